@@ -1,0 +1,93 @@
+"""What every data source gives: labelled images to partition among clients, and a domain-shifted sibling."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.errors import DataError
+
+Images = NDArray[np.uint8]  # (n, height, width, channels), channels 1 or 3
+Labels = NDArray[np.int64]  # (n,)
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Images as uint8 (n, height, width, channels) with integer labels."""
+
+    images: Images
+    labels: Labels
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[3] not in (1, 3):
+            raise DataError(
+                f"images must be uint8 of shape (n, height, width, 1 or 3), not "
+                f"{self.images.dtype} of shape {self.images.shape}"
+            )
+        if self.labels.shape != (len(self.images),):
+            raise DataError(f"{len(self.images)} images but labels of shape {self.labels.shape}")
+        object.__setattr__(self, "labels", self.labels.astype(np.int64, copy=False))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sha256 over shape, pixels and labels: what a stream manifest is tied to."""
+        digest = hashlib.sha256(repr(self.images.shape).encode())
+        digest.update(np.ascontiguousarray(self.images))
+        digest.update(np.ascontiguousarray(self.labels))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset as the benchmark sees it.
+
+    ``pool`` is dealt to the clients and split into train, validation and test. ``shifted`` is the other domain (or
+    None: then the shifted streams are corrupted throughout, and every table says so); its labels index the same
+    ``classes``, though it may lack some of them.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    pool: LabelledImages
+    shifted: LabelledImages | None = None
+    shift_name: str | None = None
+    domains: NDArray[np.int64] | None = None  # the domain of each pool image, where the dataset has several
+    domain_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())  # what the user should be told, e.g. images left out and why
+
+    def __post_init__(self) -> None:
+        for what, part in (("pool", self.pool), ("shifted", self.shifted)):
+            if part is None:
+                continue
+            if len(part) == 0:
+                raise DataError(f"{self.name}: the {what} holds no image")
+            low, high = int(part.labels.min()), int(part.labels.max())
+            if low < 0 or high >= len(self.classes):
+                raise DataError(
+                    f"{self.name}: labels of the {what} run from {low} to {high}, but there are "
+                    f"{len(self.classes)} classes (0 to {len(self.classes) - 1})"
+                )
+        if self.shifted is not None and self.shifted.images.shape[1:] != self.pool.images.shape[1:]:
+            raise DataError(
+                f"{self.name}: the other domain's images are {self.shifted.images.shape[1:]}, "
+                f"the pool's {self.pool.images.shape[1:]}"
+            )
+        if self.domains is not None and self.domains.shape != self.pool.labels.shape:
+            raise DataError(f"{self.name}: {len(self.pool)} images but {self.domains.shape} domains")
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width, channels."""
+        height, width, channels = self.pool.images.shape[1:]
+        return height, width, channels
+
+
+SourceLoader = Callable[..., Source]

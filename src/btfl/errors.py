@@ -1,0 +1,37 @@
+"""Errors a person can act on: each says what is wrong and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BtflError(Exception):
+    """Anything btfl refuses to do. The command line prints the message without a stack trace."""
+
+
+class InputError(BtflError, ValueError):
+    """A value that was handed in is not usable: wrong shape, not finite, out of range."""
+
+
+class StorageError(BtflError, OSError):
+    """A file on disk is missing, damaged, or of a version we do not know."""
+
+
+class DataError(BtflError, ValueError):
+    """A dataset is missing, damaged or not laid out as expected."""
+
+
+class UnknownNameError(BtflError, KeyError):
+    """A name that no registry knows; the message offers the nearest ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.5)
+        nearest = [n for n in names if n.lower() in near]
+        hint = f"Did you mean {' or '.join(nearest)}? " if nearest else ""
+        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names)}.")
+        self.kind, self.name, self.known = kind, name, names
+
+    def __str__(self) -> str:  # KeyError would print the message in quotes
+        return str(self.args[0])
