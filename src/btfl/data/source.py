@@ -40,8 +40,8 @@ class LabelledImages:
     def fingerprint(self) -> str:
         """Sha256 over shape, pixels and labels: what a stream manifest is tied to."""
         digest = hashlib.sha256(repr(self.images.shape).encode())
-        digest.update(np.ascontiguousarray(self.images))
-        digest.update(np.ascontiguousarray(self.labels))
+        digest.update(np.ascontiguousarray(self.images).data)
+        digest.update(np.ascontiguousarray(self.labels).data)
         return digest.hexdigest()
 
 
@@ -49,9 +49,9 @@ class LabelledImages:
 class Source:
     """A dataset as the benchmark sees it.
 
-    ``pool`` is dealt to the clients and split into train, validation and test. ``shifted`` is the other domain (or
-    None: then the shifted streams are corrupted throughout, and every table says so); its labels index the same
-    ``classes``, though it may lack some of them.
+    ``pool`` is dealt to the clients and split into train, validation and test. ``shifted`` is the other
+    domain (or None: then the shifted streams are corrupted throughout, and every table says so); its labels
+    index the same ``classes``, though it may lack some of them.
     """
 
     name: str

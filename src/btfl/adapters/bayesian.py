@@ -1,0 +1,150 @@
+"""BTFL (Zhou and Liu, KDD 2025): how much to trust each head, decided for every sample with no optimisation.
+
+``predict`` reads like the paper: extract what both heads and both likelihoods say (TI), update the memory of the
+stream (HBU), rectify the sample's own evidence (CBU), take the expectation and mix the heads (DPI).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from btfl.bayes import memory
+from btfl.bayes.evidence import entropy, log_rectified_ratio, log_softmax
+from btfl.bayes.expectation import SMALLEST_PARAMETER, weight_and_complement
+from btfl.bayes.likelihood import THRESHOLD
+from btfl.bayes.settings import BayesianSettings
+from btfl.bayes.trapezoid import expected_weight_by_trapezoid
+from btfl.bundle import ClientBundle
+from btfl.checks import as_features
+from btfl.errors import InputError
+from btfl.heads import RowwiseLinear
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Why each sample of the last call was decided as it was; one entry a sample in every array."""
+
+    e: Floats
+    """Weight of the global head."""
+    log_tau: Floats
+    """log(Q_l / Q_g), the raw likelihood ratio."""
+    log_tau_hat: Floats
+    """The rectified ratio."""
+    event: memory.Events
+    """+1 for an external event, -1 for an internal one, 0 for none."""
+    a: Floats
+    b: Floats
+    """The Beta the sample was judged with."""
+    local_entropy: Floats
+    global_entropy: Floats
+
+    @cached_property
+    def tau(self) -> Floats:
+        """Q_l / Q_g, kept within what a float can hold."""
+        return np.exp(np.clip(self.log_tau, -700.0, 700.0))
+
+    @cached_property
+    def tau_hat(self) -> Floats:
+        """The rectified ratio itself."""
+        return np.exp(self.log_tau_hat)
+
+    def __len__(self) -> int:
+        return len(self.e)
+
+
+class BayesianAdapter:
+    """Predicts with a client's two heads, weighing them by what the stream has looked like and what the sample says."""
+
+    def __init__(self, bundle: ClientBundle, settings: BayesianSettings | None = None) -> None:
+        self.bundle = bundle
+        self.settings = settings or BayesianSettings()
+        self._heads = RowwiseLinear([bundle.personal_head, bundle.global_head])
+        everyone = bundle.global_likelihood
+        if self.settings.global_from == "others":
+            everyone = everyone.without(bundle.local_likelihood)
+        local_offset, local_odds = bundle.local_likelihood.log_odds(self.settings.smoothing)
+        global_offset, global_odds = everyone.log_odds(self.settings.smoothing)
+        self._offsets = np.array([local_offset, global_offset])
+        self._odds = np.stack([local_odds, global_odds], axis=1)
+        self._means = tuple(
+            max(mean, self.settings.entropy_floor) for mean in (bundle.local_entropy, bundle.global_entropy)
+        )
+        self._memory = memory.Beta()
+        self._seen = 0
+        self._trace: Trace | None = None
+
+    def predict(self, features: ArrayLike) -> Floats:
+        """Give (samples, classes) probabilities for a batch of features, in the order of the stream."""
+        features_ = as_features(features, width=self.bundle.dimensions)
+        log_personal, log_global = log_softmax(self._heads(features_))
+        local_entropy, global_entropy = entropy(log_personal), entropy(log_global)
+        log_q_local, log_q_global = (self._offsets + (features_ > THRESHOLD) @ self._odds).T
+        log_tau = log_q_local - log_q_global
+        local_mean, global_mean = self._means
+
+        events = memory.detect_events(
+            log_tau, local_entropy - local_mean, global_entropy - global_mean, self.settings
+        )
+        a, b, self._memory = memory.run(self._memory, events, self.settings)
+        log_tau_hat = log_rectified_ratio(
+            log_q_local,
+            log_q_global,
+            local_entropy,
+            global_entropy,
+            local_mean,
+            global_mean,
+            self.bundle.dimensions,
+            self.settings,
+        )
+        e = self._expectation(a, b, log_tau_hat)
+        self._seen += len(features_)
+        self._trace = Trace(e, log_tau, log_tau_hat, events, a, b, local_entropy, global_entropy)
+        return self._mix(e[:, None], log_personal, log_global)
+
+    def _expectation(self, a: Floats, b: Floats, log_tau_hat: Floats) -> Floats:
+        if self.settings.expectation == "trapezoid":
+            return expected_weight_by_trapezoid(a, b, np.exp(log_tau_hat))
+        return weight_and_complement(a, b, log_tau_hat)[0]
+
+    def _mix(self, e: Floats, log_personal: Floats, log_global: Floats) -> Floats:
+        if self.settings.mix == "log-probabilities":
+            return np.exp(log_softmax(e * log_global + (1.0 - e) * log_personal))
+        return e * np.exp(log_global) + (1.0 - e) * np.exp(log_personal)
+
+    @property
+    def trace(self) -> Trace:
+        """What was found and decided for each sample of the last ``predict``."""
+        if self._trace is None:
+            raise InputError("there is no trace yet: call predict first")
+        return self._trace
+
+    @property
+    def state(self) -> dict[str, float | int]:
+        """The memory of the stream: small, and plain JSON, so that a device can be switched off and go on."""
+        return {"a": self._memory.a, "b": self._memory.b, "seen": self._seen}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        missing = {"a", "b", "seen"} - set(state)
+        if missing:
+            raise InputError(f"the state lacks {', '.join(sorted(missing))}: give what .state gave")
+        try:
+            a, b, seen = float(state["a"]), float(state["b"]), int(state["seen"])
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the state is not made of numbers: {error}") from None
+        if not (math.isfinite(a) and math.isfinite(b) and min(a, b) >= SMALLEST_PARAMETER and seen >= 0):
+            raise InputError(f"the state is out of range: a = {a}, b = {b}, seen = {seen}")
+        self._memory, self._seen, self._trace = memory.Beta(a, b), seen, None
+
+    def reset(self) -> None:
+        """Forget the stream."""
+        self._memory, self._seen, self._trace = memory.Beta(), 0, None

@@ -1,0 +1,10 @@
+"""The method of the paper in four steps, each a file: likelihood (DLE), memory (HBU), evidence (CBU), expectation (DPI).
+
+Nothing here knows about federation, datasets or files; numpy and scipy are all it needs.
+"""
+
+from btfl.bayes.expectation import expected_weight
+from btfl.bayes.likelihood import DiscretisedLikelihood
+from btfl.bayes.settings import BayesianSettings
+
+__all__ = ["BayesianSettings", "DiscretisedLikelihood", "expected_weight"]

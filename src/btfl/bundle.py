@@ -1,0 +1,134 @@
+"""What one client keeps when training ends. Everything after it needs no federation, and no torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.bayes.likelihood import DiscretisedLikelihood
+from btfl.errors import InputError, StorageError
+from btfl.heads import LinearHead
+from btfl.storage import load_record, save_record
+
+KIND = "btfl client bundle"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class ClientBundle:
+    """Two heads, two likelihoods, two mean entropies, and whatever else a test-time method needs.
+
+    Heads may be given as ``LinearHead``, as a (classes, dimensions) matrix, or as a pair (weight, bias).
+    """
+
+    global_head: LinearHead
+    personal_head: LinearHead
+    local_likelihood: DiscretisedLikelihood
+    global_likelihood: DiscretisedLikelihood
+    local_entropy: float
+    """Mean entropy (nats) of the personal head over the client's training set, Hbar_l."""
+    global_entropy: float
+    """Mean entropy (nats) of the global head over the client's training set, Hbar_g."""
+    statistics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Further arrays that other methods need, by name."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Where it comes from: client, dataset, model, seed. JSON values only."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "global_head", LinearHead.of(self.global_head))
+        object.__setattr__(self, "personal_head", LinearHead.of(self.personal_head))
+        if self.global_head.classes != self.personal_head.classes:
+            raise InputError(
+                f"the heads do not agree: {self.global_head.classes} classes in the global head, "
+                f"{self.personal_head.classes} in the personal one"
+            )
+        for what, size in (
+            ("personal head", self.personal_head.dimensions),
+            ("local likelihood", self.local_likelihood.dimensions),
+            ("global likelihood", self.global_likelihood.dimensions),
+        ):
+            if size != self.dimensions:
+                raise InputError(f"the global head takes {self.dimensions} dimensions, but the {what} {size}")
+        for name in ("local_entropy", "global_entropy"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float | np.floating) or not math.isfinite(value) or value < 0:
+                raise InputError(f"{name} must be a finite number of nats, not negative, and not {value!r}")
+            object.__setattr__(self, name, float(value))
+        object.__setattr__(self, "statistics", {k: np.asarray(v) for k, v in self.statistics.items()})
+        for key, value in self.statistics.items():
+            if value.dtype.hasobject:
+                raise InputError(
+                    f"statistic '{key}' holds Python objects; only arrays of numbers can be kept"
+                )
+        try:
+            json.dumps(dict(self.metadata), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"metadata must be plain JSON values: {error}") from None
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.global_head.classes
+
+    @property
+    def dimensions(self) -> int:
+        """The feature size d."""
+        return self.global_head.dimensions
+
+    def save(self, folder: str | Path) -> None:
+        """Save into a folder as safetensors and JSON; if it fails, what was there before is still whole."""
+        arrays: dict[str, NDArray[Any]] = {f"statistics.{k}": v for k, v in self.statistics.items()}
+        for name, head in (("global_head", self.global_head), ("personal_head", self.personal_head)):
+            arrays[f"{name}.weight"] = head.weight
+            if head.bias is not None:
+                arrays[f"{name}.bias"] = head.bias
+        fields: dict[str, Any] = {
+            "local_entropy": self.local_entropy,
+            "global_entropy": self.global_entropy,
+            "metadata": dict(self.metadata),
+        }
+        for name, likelihood in (
+            ("local_likelihood", self.local_likelihood),
+            ("global_likelihood", self.global_likelihood),
+        ):
+            arrays[f"{name}.frequencies"] = likelihood.frequencies
+            fields[name] = {"count": likelihood.count, "clients": likelihood.clients}
+        save_record(Path(folder), "bundle", KIND, VERSION, fields, arrays)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ClientBundle:
+        """Load from a folder, refusing what is missing, damaged or of a version we do not know."""
+        folder = Path(folder)
+        fields, arrays = load_record(folder, "bundle", KIND, VERSION)
+        try:
+            heads = {
+                name: LinearHead(arrays[f"{name}.weight"], arrays.get(f"{name}.bias"))
+                for name in ("global_head", "personal_head")
+            }
+            likelihoods = {
+                name: DiscretisedLikelihood(arrays[f"{name}.frequencies"], **fields[name])
+                for name in ("local_likelihood", "global_likelihood")
+            }
+            return cls(
+                **heads,
+                **likelihoods,
+                local_entropy=fields["local_entropy"],
+                global_entropy=fields["global_entropy"],
+                statistics={
+                    key.removeprefix("statistics."): value
+                    for key, value in arrays.items()
+                    if key.startswith("statistics.")
+                },
+                metadata=fields["metadata"],
+            )
+        except (KeyError, TypeError) as error:
+            raise StorageError(f"the bundle in {folder} is incomplete: {error}") from None
+        except InputError as error:
+            raise StorageError(f"the bundle in {folder} does not fit together: {error}") from None

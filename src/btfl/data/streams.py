@@ -1,0 +1,326 @@
+"""The five test streams of BTGFL for every client, written down as indices with a hash.
+
+| stream           | what it holds                                                                         |
+| A original_ind   | the client's own held-out test samples                                                |
+| B shifted_ind    | the label mix of A; half corrupted, half from the other domain                        |
+| C original_exd   | samples from the other clients' test parts, as many as A                              |
+| D shifted_exd    | C's counterpart of B                                                                  |
+| E synthetical    | equal parts of A, B, C and D, shuffled into one stream                                |
+
+A manifest is a pure function of the source, the partition and the settings. Images are made from it on demand, each
+the same whoever asks, so every method on every machine sees the same stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.data.corruptions import CORRUPTIONS, corrupt
+from btfl.data.partition import Indices, Partition, PartitionSettings
+from btfl.data.source import Images, Labels, Source
+from btfl.errors import InputError, StorageError, UnknownNameError
+from btfl.randomness import generator
+from btfl.storage import load_record, save_record
+
+STREAMS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
+LETTERS = dict(zip(STREAMS, "ABCDE", strict=True))
+POOL, OTHER_DOMAIN = 0, 1  # where a sample comes from
+CLEAN = -1  # no corruption
+
+KIND, VERSION = "btfl stream manifest", 1
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """How the shifted streams are made."""
+
+    severity: int = 5
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    use_domain: bool = True
+    """Off: B and D are corrupted throughout, even where another domain is at hand."""
+
+    def __post_init__(self) -> None:
+        if self.severity not in range(1, 6):
+            raise InputError(f"severity runs from 1 to 5, not {self.severity}")
+        if not self.corruptions:
+            raise InputError("name at least one corruption")
+        for name in self.corruptions:
+            if name not in CORRUPTIONS:
+                raise UnknownNameError("corruption", name, CORRUPTIONS)
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """How a stream's samples are made, one entry a sample in each array."""
+
+    origin: NDArray[np.int8]
+    """POOL or OTHER_DOMAIN."""
+    index: Indices
+    """Which image of that origin."""
+    corruption: NDArray[np.int8]
+    """Position in ``StreamSettings.corruptions``, or CLEAN."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientStreams:
+    """Streams A to D of one client, and how E is picked from them."""
+
+    draws: tuple[Draw, Draw, Draw, Draw]
+    mixture: NDArray[np.int32]
+    """E as (stream 0 to 3, position in it), shape (samples, 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A stream as a method sees it (images), and as the benchmark judges it (labels, external)."""
+
+    name: str
+    images: Images
+    labels: Labels
+    external: NDArray[np.bool_]
+    """Whether the sample comes from elsewhere (EXD). Neither this nor the labels reach a method."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """The streams of all clients, and what they are a function of."""
+
+    settings: StreamSettings
+    partition: PartitionSettings
+    seed: int
+    source: str
+    source_fingerprint: str
+    shift_name: str | None
+    shift_fingerprint: str | None
+    clients: tuple[ClientStreams, ...]
+
+    @cached_property
+    def hash(self) -> str:
+        """Sha256 over everything: equal hashes mean equal streams."""
+        digest = hashlib.sha256(json.dumps(self._fields(), sort_keys=True).encode())
+        for name, array in sorted(self._arrays().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array))
+        return digest.hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Save beside the results made from it."""
+        save_record(Path(folder), "streams", KIND, VERSION, {**self._fields(), "hash": self.hash}, self._arrays())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Manifest:
+        """Load a saved manifest and check its hash."""
+        fields, arrays = load_record(Path(folder), "streams", KIND, VERSION)
+        try:
+            settings = {**fields["settings"], "corruptions": tuple(fields["settings"]["corruptions"])}
+            clients = []
+            for i in range(fields["clients"]):
+                draws = [
+                    Draw(*(arrays[f"{i}.{stream}.{part}"] for part in ("origin", "index", "corruption")))
+                    for stream in STREAMS[:4]
+                ]
+                clients.append(
+                    ClientStreams((draws[0], draws[1], draws[2], draws[3]), arrays[f"{i}.mixture"])
+                )
+            manifest = cls(
+                StreamSettings(**settings),
+                PartitionSettings(**fields["partition"]),
+                fields["seed"],
+                fields["source"],
+                fields["source_fingerprint"],
+                fields["shift_name"],
+                fields["shift_fingerprint"],
+                tuple(clients),
+            )
+        except (KeyError, TypeError) as error:
+            raise StorageError(f"the stream manifest in {folder} is incomplete: {error}") from None
+        if manifest.hash != fields["hash"]:
+            raise StorageError(f"the stream manifest in {folder} does not match its own hash")
+        return manifest
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "settings": {**asdict(self.settings), "corruptions": list(self.settings.corruptions)},
+            "partition": asdict(self.partition),
+            "seed": self.seed,
+            "source": self.source,
+            "source_fingerprint": self.source_fingerprint,
+            "shift_name": self.shift_name,
+            "shift_fingerprint": self.shift_fingerprint,
+            "clients": len(self.clients),
+        }
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {}
+        for i, client in enumerate(self.clients):
+            for stream, draw in zip(STREAMS, client.draws, strict=False):
+                for part in ("origin", "index", "corruption"):
+                    arrays[f"{i}.{stream}.{part}"] = getattr(draw, part)
+            arrays[f"{i}.mixture"] = client.mixture
+        return arrays
+
+    @property
+    def corrupted_throughout(self) -> bool:
+        """Whether B and D have no other domain in them; every table made so says it."""
+        return self.shift_name is None
+
+
+def make_manifest(source: Source, partition: Partition, settings: StreamSettings, seed: int) -> Manifest:
+    """Draw every client's five streams."""
+    domain = source.shifted if settings.use_domain else None
+    by_class = None if domain is None else _positions_by_class(domain.labels, len(source.classes))
+    clients = tuple(
+        _draw_client(source.pool.labels, partition, client, by_class, settings, seed)
+        for client in range(len(partition))
+    )
+    return Manifest(
+        settings,
+        partition.settings,
+        seed,
+        source.name,
+        source.pool.fingerprint,
+        source.shift_name if domain is not None else None,
+        domain.fingerprint if domain is not None else None,
+        clients,
+    )
+
+
+def render(source: Source, manifest: Manifest, client: int) -> Mapping[str, Stream]:
+    """Make the images of one client's five streams."""
+    _check_source(source, manifest)
+    if not 0 <= client < len(manifest.clients):
+        raise InputError(f"there are clients 0 to {len(manifest.clients) - 1}, no client {client}")
+    drawn = manifest.clients[client]
+    streams = {
+        name: _render_draw(source, manifest, client, name, draw)
+        for name, draw in zip(STREAMS, drawn.draws, strict=False)
+    }
+    parents = [streams[name] for name in STREAMS[:4]]
+    which, where = drawn.mixture.T
+    starts = np.cumsum([0, *(len(parent) for parent in parents[:-1])])[which] + where
+    streams[STREAMS[4]] = Stream(
+        STREAMS[4],
+        np.concatenate([parent.images for parent in parents])[starts],
+        np.concatenate([parent.labels for parent in parents])[starts],
+        np.concatenate([parent.external for parent in parents])[starts],
+    )
+    return streams
+
+
+def _draw_client(
+    labels: Labels,
+    partition: Partition,
+    client: int,
+    by_class: list[Indices] | None,
+    settings: StreamSettings,
+    seed: int,
+) -> ClientStreams:
+    rng = generator(seed, "streams", client)
+    redrawn = partition.settings.split == "redrawn"
+    own = partition.redraw(client, "test").test if redrawn else partition.parts[client].test
+    others = np.concatenate(
+        [
+            # The published procedure re-splits the other clients here, their training images included.
+            partition.redraw(other, "external", client).test if redrawn else partition.parts[other].test
+            for other in range(len(partition))
+            if other != client
+        ]
+    )
+    own = rng.permutation(own)
+    external = rng.choice(others, size=min(len(own), len(others)), replace=False)
+    draws = (
+        _as_is(own),
+        _shifted(own, labels, by_class, settings, rng),
+        _as_is(external),
+        _shifted(external, labels, by_class, settings, rng),
+    )
+    quarter = max(min(len(draw) for draw in draws) // 4, 1)
+    picks = [
+        np.stack([np.full(quarter, stream), rng.choice(len(draw), size=quarter, replace=False)], axis=1)
+        for stream, draw in enumerate(draws)
+    ]
+    return ClientStreams(draws, rng.permutation(np.concatenate(picks)).astype(np.int32))
+
+
+def _as_is(index: Indices) -> Draw:
+    return Draw(np.full(len(index), POOL, np.int8), index, np.full(len(index), CLEAN, np.int8))
+
+
+def _shifted(
+    index: Indices,
+    labels: Labels,
+    by_class: list[Indices] | None,
+    settings: StreamSettings,
+    rng: np.random.Generator,
+) -> Draw:
+    """Replace half of the samples by images of the other domain with the same labels, and corrupt the rest.
+
+    A class the other domain lacks is corrupted instead, so that the label mix stays. An image of the other domain is
+    used again only when its class has no unused one left.
+    """
+    origin = np.full(len(index), POOL, np.int8)
+    chosen = index.copy()
+    if by_class is not None:
+        half = rng.permutation(len(index))[: len(index) // 2]
+        for label in np.unique(labels[index[half]]):
+            supply = by_class[label]
+            if len(supply) == 0:
+                continue
+            slots = half[labels[index[half]] == label]
+            rounds = -(-len(slots) // len(supply))
+            origin[slots] = OTHER_DOMAIN
+            chosen[slots] = np.concatenate([rng.permutation(supply) for _ in range(rounds)])[: len(slots)]
+    corruption = rng.integers(len(settings.corruptions), size=len(index)).astype(np.int8)
+    corruption[origin == OTHER_DOMAIN] = CLEAN
+    order = rng.permutation(len(index))
+    return Draw(origin[order], chosen[order], corruption[order])
+
+
+def _positions_by_class(labels: Labels, classes: int) -> list[Indices]:
+    return [np.flatnonzero(labels == label) for label in range(classes)]
+
+
+def _render_draw(source: Source, manifest: Manifest, client: int, name: str, draw: Draw) -> Stream:
+    images = np.empty((len(draw), *source.image_shape), dtype=np.uint8)
+    labels = np.empty(len(draw), dtype=np.int64)
+    for origin, part in ((POOL, source.pool), (OTHER_DOMAIN, source.shifted)):
+        rows = draw.origin == origin
+        if part is not None and rows.any():
+            images[rows] = part.images[draw.index[rows]]
+            labels[rows] = part.labels[draw.index[rows]]
+    for number in np.unique(draw.corruption[draw.corruption != CLEAN]).tolist():
+        rows = draw.corruption == number
+        corruption = manifest.settings.corruptions[number]
+        rng = generator(manifest.seed, "corrupt", client, name, corruption)
+        images[rows] = corrupt(images[rows], corruption, manifest.settings.severity, rng)
+    external = np.full(len(draw), name.endswith("_exd"))
+    return Stream(name, images, labels, external)
+
+
+def _check_source(source: Source, manifest: Manifest) -> None:
+    if source.pool.fingerprint != manifest.source_fingerprint:
+        raise InputError(
+            f"these streams were drawn from other images than {source.name} holds here: the fingerprints differ"
+        )
+    if manifest.shift_fingerprint is not None and (
+        source.shifted is None or source.shifted.fingerprint != manifest.shift_fingerprint
+    ):
+        raise InputError(
+            f"these streams need {manifest.shift_name} as the other domain, with fingerprint "
+            f"{manifest.shift_fingerprint[:12]}; name it with --shift"
+        )

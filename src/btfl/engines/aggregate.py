@@ -1,0 +1,50 @@
+"""What the server does with uploads, one at a time: its memory grows with the model, not with the clients.
+
+Everything is added in float64 and in the order of the clients, whoever finishes first, so that every engine gives the
+same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.errors import InputError
+
+
+class RunningSum:
+    """Adds up arrays of the same names and shapes, each with a weight."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, NDArray[np.float64]] = {}
+        self.weight = 0.0
+
+    def add(self, sender: str, arrays: Mapping[str, NDArray[Any]], weight: float = 1.0) -> None:
+        """Add one client's arrays, or refuse them with an error that names the sender."""
+        if not (np.isfinite(weight) and weight > 0):
+            raise InputError(f"{sender} sent a weight of {weight}")
+        if self._sums and set(arrays) != set(self._sums):
+            differing = ", ".join(sorted(set(arrays) ^ set(self._sums))[:5])
+            raise InputError(f"{sender} sent other arrays than the rest: {differing}")
+        for name, array in arrays.items():
+            if self._sums and array.shape != self._sums[name].shape:
+                raise InputError(f"{sender} sent {name} of shape {array.shape}, not {self._sums[name].shape}")
+            if not np.isfinite(array).all():
+                raise InputError(f"{sender} sent NaN or infinite values in {name}")
+        for name, array in arrays.items():
+            term = array.astype(np.float64) * weight
+            self._sums[name] = self._sums[name] + term if name in self._sums else term
+        self.weight += weight
+
+    def total(self) -> dict[str, NDArray[np.float64]]:
+        """Give the sums."""
+        return dict(self._sums)
+
+    def mean(self) -> dict[str, NDArray[np.float32]]:
+        """Give the weighted means, rounded to float32."""
+        if not self.weight:
+            raise InputError("nothing to average: no client took part")
+        return {name: (value / self.weight).astype(np.float32) for name, value in self._sums.items()}

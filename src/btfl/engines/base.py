@@ -1,0 +1,56 @@
+"""What an engine is: a place where clients do their work. The rounds themselves are the same for all engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from btfl.engines.data import FederatedData
+from btfl.recipes.base import ClientOutcome, Description, Recipe, Sums, Update, Weights
+
+Result = Update | Description | ClientOutcome
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One client's work: which of the recipe's functions, on what."""
+
+    task: Literal["train", "describe", "conclude"]
+    client: int
+    round: int
+    private: Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Broadcast:
+    """What the server sends to every client of a round."""
+
+    shared: Weights
+    everyone: Sums | None = None
+
+
+class Session(Protocol):
+    """An engine at work."""
+
+    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+        """Do the jobs, in any order, and give the results in the order of the jobs."""
+
+
+class Engine(Protocol):
+    """A place where clients work."""
+
+    def open(self, recipe: Recipe, data: FederatedData) -> AbstractContextManager[Session]:
+        """Get ready to work on a federation."""
+
+
+def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result:
+    """Do one job: what a client's own process does, wherever it runs."""
+    client_data = data.of(job.client, job.round)
+    if job.task == "train":
+        return recipe.train(job.round, broadcast.shared, job.private, client_data)
+    if job.task == "describe":
+        return recipe.describe(broadcast.shared, job.private, client_data)
+    assert broadcast.everyone is not None
+    return recipe.conclude(broadcast.shared, job.private, client_data, broadcast.everyone)

@@ -1,0 +1,75 @@
+"""A linear head on frozen features: what a client has two of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from btfl.checks import finite_array
+from btfl.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearHead:
+    """Weights of shape (classes, dimensions) and, if there is one, a bias of shape (classes,)."""
+
+    weight: Floats
+    bias: Floats | None = None
+
+    def __post_init__(self) -> None:
+        weight = finite_array("the head's weight", self.weight, ndim=2)
+        if 0 in weight.shape:
+            raise InputError(f"a head needs at least one class and one dimension, not shape {weight.shape}")
+        object.__setattr__(self, "weight", weight)
+        if self.bias is not None:
+            bias = finite_array("the head's bias", self.bias, ndim=1)
+            if len(bias) != len(weight):
+                raise InputError(f"the head has {len(weight)} classes but a bias of {len(bias)}")
+            object.__setattr__(self, "bias", bias)
+
+    @classmethod
+    def of(cls, value: LinearHead | ArrayLike | tuple[ArrayLike, ArrayLike | None]) -> LinearHead:
+        """Take a head, a (classes, dimensions) matrix, or a pair (weight, bias)."""
+        if isinstance(value, LinearHead):
+            return value
+        if isinstance(value, tuple) and len(value) == 2:
+            weight, bias = value
+            return cls(np.asarray(weight), None if bias is None else np.asarray(bias))
+        return cls(np.asarray(value))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.weight)
+
+    @property
+    def dimensions(self) -> int:
+        """The feature size d."""
+        return self.weight.shape[1]
+
+    def logits(self, features: Floats) -> Floats:
+        """Give (samples, classes) logits; each row the same to the bit in a batch of any size."""
+        return RowwiseLinear([self])(features)[0]
+
+
+class RowwiseLinear:
+    """Several heads applied in one product, each row to the bit as it would be alone.
+
+    A plain matrix product may add in another order for another batch size. Broadcasting over rows makes the linear
+    algebra library do the same product for each row, so a stream gives the same numbers however it is cut.
+    """
+
+    def __init__(self, heads: Sequence[LinearHead]) -> None:
+        self._weights = np.ascontiguousarray(np.concatenate([head.weight for head in heads]).T)
+        self._bias = np.concatenate([np.zeros(h.classes) if h.bias is None else h.bias for h in heads])
+        self._shape = (len(heads), heads[0].classes)
+
+    def __call__(self, features: Floats) -> Floats:
+        """Give (heads, samples, classes) logits."""
+        flat = np.matmul(features[:, None, :], self._weights)[:, 0] + self._bias
+        return np.ascontiguousarray(flat.reshape(len(features), *self._shape).transpose(1, 0, 2))

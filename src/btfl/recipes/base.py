@@ -1,0 +1,92 @@
+"""What a recipe is: what each client does with what it is sent, and what the server makes of what comes back.
+
+A recipe is a handful of pure functions over plain arrays. It never knows which engine runs it, and keeps nothing
+between calls: a client's private state goes in and comes out. The server only ever averages uploads (``train``) or
+adds them up (``describe``), so both can be done under secure aggregation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.bundle import ClientBundle
+from btfl.data.source import LabelledImages
+from btfl.recipes.settings import TrainingSettings
+
+Weights = Mapping[str, NDArray[np.float32]]
+Sums = Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """What one client has to train with: its own train and validation parts, nothing else."""
+
+    client: int
+    train: LabelledImages
+    validation: LabelledImages
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What a round of training gives: weights for the server, and what stays with the client."""
+
+    upload: Weights
+    samples: int
+    private: Weights = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """Statistics of the client's data under the final model; the server only learns their sum over clients."""
+
+    upload: Sums
+    private: Weights = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientOutcome:
+    """What a client is left with: its bundle, and networks of its own where a method needs them."""
+
+    bundle: ClientBundle
+    networks: Mapping[str, Weights] = field(default_factory=dict)
+
+
+class Recipe(ABC):
+    """A way to train a federation."""
+
+    name: ClassVar[str]
+
+    def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
+        self.settings, self.image_shape, self.classes = settings, image_shape, classes
+
+    @abstractmethod
+    def initial(self) -> Weights:
+        """Give the weights everyone starts from."""
+
+    @abstractmethod
+    def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
+        """Do one client's work in one round."""
+
+    @abstractmethod
+    def describe(self, shared: Weights, private: Weights, data: ClientData) -> Description:
+        """When training has ended, say what the client's data look like under the final model."""
+
+    @abstractmethod
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
+        """Make the client's bundle from the final model and the sum of all descriptions."""
+
+    def spec(self) -> dict[str, Any]:
+        """Give everything that determines the outcome besides the data, as plain JSON."""
+        return {
+            "recipe": self.name,
+            "settings": self.settings.as_dict(),
+            "image_shape": list(self.image_shape),
+            "classes": self.classes,
+        }

@@ -1,0 +1,120 @@
+"""The training loop itself, shared by all recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import nn
+
+from btfl.data.source import LabelledImages
+from btfl.models import Network, build, torch_draws
+from btfl.randomness import generator
+from btfl.recipes.base import Recipe
+from btfl.recipes.images import shuffled_batches
+from btfl.recipes.settings import TrainingSettings
+
+Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""(features, logits, labels) -> mean loss over the batch."""
+
+
+def plain_loss(settings: TrainingSettings) -> Loss:
+    """Cross-entropy, with the published program's pull of the features towards zero if it is asked for."""
+
+    def loss(features: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        value = nn.functional.cross_entropy(logits, labels)
+        if settings.feature_l1:
+            value = value + settings.feature_l1 * features.abs().sum() / len(features)
+        return value
+
+    return loss
+
+
+@lru_cache(maxsize=4)
+def _workbench(model: str, options: str, image_shape: tuple[int, int, int], classes: int) -> Network:
+    import json
+
+    return build(model, image_shape, classes, 0, **json.loads(options)).to(memory_format=torch.channels_last)
+
+
+def workbench(recipe: Recipe) -> Network:
+    """Give a network of the recipe's shape to load weights into: one a process, its content is the caller's."""
+    import json
+
+    settings = recipe.settings
+    options = json.dumps(dict(settings.model_options), sort_keys=True)
+    return _workbench(settings.model, options, recipe.image_shape, recipe.classes)
+
+
+def make_optimiser(settings: TrainingSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Give a fresh optimiser; momentum and moments start anew in every round, as clients come and go."""
+    if settings.optimiser == "adam":
+        return torch.optim.Adam(
+            parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        )
+    return torch.optim.SGD(
+        parameters,
+        lr=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+
+
+def train_network(
+    network: Network,
+    data: LabelledImages,
+    epochs: int,
+    settings: TrainingSettings,
+    loss: Loss,
+    *purpose: str | int,
+) -> dict[str, float]:
+    """Train all of the network; give the mean loss and accuracy of the last epoch.
+
+    ``purpose`` (what, round, client) is what the shuffling, the augmentation and any dropout are drawn for.
+    """
+    network.train()
+    optimiser = make_optimiser(settings, network.parameters())
+    rng = generator(settings.seed, *purpose)
+    total, right = 0.0, 0
+    with torch_draws(settings.seed, "dropout", *purpose):
+        for _ in range(epochs):
+            total, right = 0.0, 0
+            for images, labels in shuffled_batches(data, settings.batch, rng, settings.augment):
+                optimiser.zero_grad(set_to_none=True)
+                features = network.features(images)
+                logits = network.head(features)
+                value = loss(features, logits, labels)
+                value.backward()
+                optimiser.step()
+                total += float(value.detach()) * len(labels)
+                right += int((logits.detach().argmax(1) == labels).sum())
+    return {"loss": total / len(data), "accuracy": right / len(data)}
+
+
+def train_head(
+    head: nn.Linear,
+    network: Network,
+    data: LabelledImages,
+    epochs: int,
+    settings: TrainingSettings,
+    *purpose: str | int,
+) -> None:
+    """Train a head alone, on the features of a frozen extractor."""
+    network.eval()
+    optimiser = make_optimiser(settings, head.parameters())
+    rng = generator(settings.seed, *purpose)
+    for _ in range(epochs):
+        for images, labels in shuffled_batches(data, settings.batch, rng, settings.augment):
+            with torch.no_grad():
+                features = network.features(images)
+            optimiser.zero_grad(set_to_none=True)
+            nn.functional.cross_entropy(head(features), labels).backward()
+            optimiser.step()
+
+
+def finite(metrics: dict[str, float]) -> bool:
+    """Whether training has stayed finite."""
+    return bool(np.isfinite(list(metrics.values())).all())

@@ -1,0 +1,109 @@
+"""Files that are either the old ones or the new ones, never half of each; tensors and JSON, never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as safetensors_load
+from safetensors.numpy import save as safetensors_save
+
+from btfl.errors import StorageError
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file in one step: a reader, or a crash, sees the old content or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes the file private; give it the mode any new file would get
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON that a person can read, atomically."""
+    write_atomically(path, (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON, or say what is wrong with the file."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise StorageError(f"{path} does not exist") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path} is damaged: {error}") from None
+
+
+def save_record(
+    folder: Path, name: str, kind: str, version: int, fields: Mapping[str, Any], arrays: Arrays
+) -> None:
+    """Save fields and arrays as ``name.json`` and one safetensors file that the JSON names by its hash.
+
+    The tensors are written first, under a new name; replacing the JSON is the one step that makes them count.
+    """
+    content = safetensors_save({key: np.ascontiguousarray(value) for key, value in arrays.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    tensors = f"{name}-{digest[:16]}.safetensors"
+    write_atomically(folder / tensors, content)
+    record = {"kind": kind, "version": version, "tensors": tensors, "sha256": digest, "fields": dict(fields)}
+    write_json(folder / f"{name}.json", record)
+    for old in folder.glob(f"{name}-*.safetensors"):
+        if old.name != tensors:
+            old.unlink(missing_ok=True)
+
+
+def load_record(
+    folder: Path, name: str, kind: str, version: int
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Load what ``save_record`` saved; anything missing, damaged or of another version is an error that says so."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        raise StorageError(f"no {kind} in {folder}: {path.name} is missing")
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("kind") != kind:
+        raise StorageError(f"{path} is not a {kind}")
+    if record.get("version") != version:
+        raise StorageError(
+            f"{path} has format version {record.get('version')!r}; this btfl reads version {version}. "
+            "Use the btfl that wrote it, or write it anew"
+        )
+    tensors = record.get("tensors")
+    if (
+        not isinstance(tensors, str)
+        or Path(tensors).name != tensors
+        or not isinstance(record.get("fields"), dict)
+    ):
+        raise StorageError(f"{path} is damaged: it does not name its tensors and fields")
+    try:
+        content = (folder / tensors).read_bytes()
+    except FileNotFoundError:
+        raise StorageError(f"{path} names {tensors}, which is missing") from None
+    if hashlib.sha256(content).hexdigest() != record.get("sha256"):
+        raise StorageError(
+            f"{folder / tensors} is damaged or truncated: its sha256 is not the one in {path.name}"
+        )
+    try:
+        return record["fields"], safetensors_load(content)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise StorageError(f"{folder / tensors} cannot be read as safetensors: {error}") from None
