@@ -57,7 +57,7 @@ def real() -> Images:
         path = place / REAL if place.is_dir() else place
         if path.name == REAL and path.is_file():
             with np.load(path) as file:
-                return np.asarray(file["x"][:400], np.uint8)
+                return np.asarray(file["x"][:250], np.uint8)
     pytest.skip(f"{REAL} is neither in BTFL_TEST_DATA nor in ../shared/data")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from btfl.errors import StorageError
+from btfl.errors import BtflError, StorageError
 
 ENVIRONMENT = "BTFL_DATA"
 TEMPORARY = ".btfl-tmp-"
@@ -42,18 +42,21 @@ def cache_root() -> Path:
 @contextmanager
 def workspace(root: Path) -> Iterator[Path]:
     """Give a temporary folder inside ``root``, on the disk of what will be placed; it is removed at the end."""
+    folder: Path | None = None
     try:
         root.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=root))
-    except OSError as error:
-        raise StorageError(
-            f"cannot write in {root}: {error.strerror or error}. Set {ENVIRONMENT} to a folder of yours."
-        ) from error
-    _sweep(root)
-    try:
+        _sweep(root)
         yield folder
+    except OSError as error:
+        if isinstance(error, BtflError):
+            raise
+        raise StorageError(
+            f"cannot write in {root}: {error.strerror or error}. Set {ENVIRONMENT} to a folder with room."
+        ) from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

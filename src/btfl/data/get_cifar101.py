@@ -13,7 +13,7 @@ import numpy as np
 from btfl.data.cache import Progress, silent
 from btfl.data.download import download
 from btfl.data.source import LabelledImages
-from btfl.data.stored import Content, Part, StoredSet
+from btfl.data.stored import Content, Part, StoredSet, read_bytes
 from btfl.errors import DataError
 
 BASE_URL = "https://raw.githubusercontent.com/modestyachts/CIFAR-10.1/master/datasets/"
@@ -77,7 +77,7 @@ def read_from(version: str, place: Path, progress: Progress = silent) -> Content
         names = " and ".join(part.file for part in stored.parts)
         raise DataError(f"no {stored.title} in {place}: it must hold {names}")
     progress(f"reading {stored.title}", 0, None)
-    return {part.file: (folder / part.file).read_bytes() for part in stored.parts}
+    return {part.file: read_bytes(folder / part.file) for part in stored.parts}
 
 
 def from_repository(version: str, work: Path, downloads: Path, progress: Progress) -> Content:

@@ -5,7 +5,6 @@ Exact copies of an image always go to the same side of the same client, so that 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -122,7 +121,7 @@ def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Pa
 def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Generator) -> list[Indices]:
     """Deal each class by proportions drawn from Dirichlet(alpha); clients that already have an equal share get no more.
 
-    Then the poorest are filled up from the richest until none has less than half of an equal share.
+    Then the poorest are filled up until none has less than half of an equal share.
     """
     clients = settings.clients
     owned: list[list[Indices]] = [[] for _ in range(clients)]
@@ -137,23 +136,31 @@ def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Gener
             owned[client].append(piece)
             sizes[client] += len(piece)
     least = max(-(-len(labels) // (2 * clients)), FEWEST)
-    return _fill_up([rng.permutation(np.concatenate(pieces)) for pieces in owned], least)
+    return _fill_up([np.concatenate(pieces) for pieces in owned], labels, least, rng)
 
 
-def _fill_up(parts: list[Indices], least: int) -> list[Indices]:
-    """Move images one by one from whoever has most to those who have too few; it ends since everyone can have enough."""
-    rich = [(-len(part), client) for client, part in enumerate(parts)]
-    heapq.heapify(rich)
-    piles = [part.tolist() for part in parts]
-    for pile in (pile for pile in piles if len(pile) < least):
-        while len(pile) < least:
-            size, donor = heapq.heappop(rich)
-            if -size != len(piles[donor]):  # an old entry: this client has got or given since
-                heapq.heappush(rich, (-len(piles[donor]), donor))
-                continue
-            pile.append(piles[donor].pop())
-            heapq.heappush(rich, (-len(piles[donor]), donor))
-    return [np.array(pile, dtype=np.int64) for pile in piles]
+def _fill_up(parts: list[Indices], labels: Labels, least: int, rng: np.random.Generator) -> list[Indices]:
+    """Give those who have too few more of the classes they already have, each from whoever then has most.
+
+    So the label mixes stay as different as they were drawn. It ends: as long as one client has too few, another has
+    more than enough; where none of those has a wanted class, another of its classes will do.
+    """
+    classes = int(labels.max()) + 1
+    piles = [[part[labels[part] == label].tolist() for label in range(classes)] for part in parts]
+    counts = np.array([[len(pile) for pile in own] for own in piles])
+    sizes = counts.sum(axis=1)
+    for poor in np.flatnonzero(sizes < least).tolist():
+        mix = (counts[poor] if sizes[poor] else np.ones(classes)) / max(sizes[poor], 1)
+        for label in rng.choice(classes, size=least - sizes[poor], p=mix / mix.sum()).tolist():
+            givers = sizes > least
+            able = givers & (counts[:, label] > 0)
+            donor = int(np.argmax(np.where(able if able.any() else givers, sizes, -1)))
+            given = label if able.any() else int(np.argmax(counts[donor]))
+            piles[poor][given].append(piles[donor][given].pop())
+            for client, change in ((poor, 1), (donor, -1)):
+                counts[client, given] += change
+                sizes[client] += change
+    return [np.array([i for pile in own for i in pile], dtype=np.int64) for own in piles]
 
 
 def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generator) -> list[Indices]:
@@ -163,7 +170,7 @@ def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generato
     pieces = np.array_split(order, settings.clients * settings.shards)
     hands = np.array_split(rng.permutation(len(pieces)), settings.clients)
     parts = [np.concatenate([pieces[i] for i in hand]) for hand in hands]
-    return _fill_up([rng.permutation(part) for part in parts], FEWEST)
+    return _fill_up(parts, labels, FEWEST, rng)
 
 
 def _by_domain(

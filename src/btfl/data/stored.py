@@ -143,6 +143,14 @@ class StoredSet:
         return f"{part.file} is damaged (a flipped byte or more) within {part.unit} {first:,} to {last:,}{more}"
 
 
+def read_bytes(path: Path) -> bytes:
+    """Read a file of the user's; one that cannot be read is named in a sentence."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
 def _wrong_form(part: Part, path: Path) -> str | None:
     """Say what is wrong with a file before its values are looked at: missing, truncated, of another shape."""
     if not path.is_file():

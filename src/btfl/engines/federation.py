@@ -14,6 +14,7 @@ from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Engine, Job, Session
 from btfl.engines.checkpoint import Progress, RunFolder
 from btfl.engines.data import FederatedData
+from btfl.engines.trained import TrainedFederation
 from btfl.recipes.base import ClientOutcome, Description, Recipe, Update, Weights
 from btfl.randomness import generator
 
@@ -34,16 +35,6 @@ class Event:
     """Means over the clients of the round; empty until the round is complete."""
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedFederation:
-    """What is left when training ends."""
-
-    recipe: Recipe
-    shared: Weights
-    outcomes: tuple[ClientOutcome, ...]
-    history: tuple[Mapping[str, Any], ...]
-
-
 def train_federation(
     recipe: Recipe,
     data: FederatedData,
@@ -56,8 +47,9 @@ def train_federation(
     tell = report or (lambda event: None)
     run = None if folder is None else RunFolder(folder)
     progress = None
+    spec = {**recipe.spec(), "clients": len(data), "data": _data_spec(data)}
     if run is not None:
-        run.begin({**recipe.spec(), "clients": len(data), "data": _data_spec(data)})
+        run.begin(spec)
         progress = run.load()
     progress = progress or Progress(0, recipe.initial())
     with engine.open(recipe, data) as session:
@@ -66,7 +58,7 @@ def train_federation(
             if run is not None:
                 run.save(progress, changed)
         outcomes = _conclude(recipe, data, session, progress, tell)
-    return TrainedFederation(recipe, progress.shared, outcomes, progress.history)
+    return TrainedFederation(spec, progress.shared, outcomes)
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
@@ -94,8 +86,8 @@ def _one_round(
             changed[job.client] = update.private
         tell(Event("train", round_, recipe.settings.rounds, len(rows), len(jobs), {}))
     metrics = {name: float(np.mean([row[name] for row in rows])) for name in (rows[0] if rows else ())}
-    metrics["seconds"] = time.monotonic() - started
-    tell(Event("train", round_, recipe.settings.rounds, len(jobs), len(jobs), metrics))
+    seconds = time.monotonic() - started
+    tell(Event("train", round_, recipe.settings.rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
     history = (*progress.history, {"round": round_, "clients": len(jobs), **metrics})
     private = {**progress.private, **changed}
     return Progress(round_, average.mean(), private, history), changed

@@ -101,7 +101,7 @@ def zoom_blur(images: Floats, severity: int, rng: np.random.Generator) -> Floats
     return out
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)  # tens of megabytes each at 224x224
 def _zooms(sizes: tuple[int, int], cells: tuple[int, int], end: float) -> sparse.csr_array[np.float32]:
     # The image itself comes once more. How arange rounds decides whether the end is in, so it has to be arange.
     factors = [1.0, *np.arange(1, end, 0.01)]

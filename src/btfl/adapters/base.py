@@ -1,0 +1,48 @@
+"""What a test-time method is: built from what one client keeps, fed its stream batch by batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.adapters.client import DeployedClient
+
+Floats = NDArray[np.float64]
+Takes = Literal["features", "images"]
+
+
+class Adapter(ABC):
+    """A test-time method. Subclass it in a file of your own and name it ``--method my_module:MyAdapter``.
+
+    The constructor takes the client and the method's settings as keyword arguments with defaults. A method sees the
+    client's bundle and networks and the stream's features or images: no label, no other client's data.
+    """
+
+    takes: ClassVar[Takes] = "features"
+    """``features`` of the shared extractor, as float64 (n, d); or ``images``, as uint8 (n, height, width, channels)."""
+    recipe: ClassVar[str] = "fedavg"
+    """The training it stands on."""
+    mixes_two_heads: ClassVar[bool] = False
+    """Whether its answer lies between the global and the personal head's, so that the oracle is its ceiling."""
+    paper: ClassVar[str] = ""
+    """Where it comes from."""
+    summary: ClassVar[str] = ""
+    """What it does at test time, in one line."""
+
+    def __init__(self, client: DeployedClient) -> None:
+        self.client = client
+
+    @abstractmethod
+    def predict(self, batch: NDArray[Any]) -> Floats:
+        """Give (n, classes) probabilities for the next n samples of the stream."""
+
+    def reset(self) -> None:  # noqa: B027 - a method without memory has nothing to forget
+        """Forget the stream, and undo what was done to any network."""
+
+    @property
+    def trace(self) -> dict[str, NDArray[Any]]:
+        """What is worth knowing of each sample of the last batch; ``e`` is the weight of the global head."""
+        return {}

@@ -1,0 +1,40 @@
+"""A client after training, as a method finds it: its bundle, and networks to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.bundle import ClientBundle
+from btfl.errors import InputError
+
+if TYPE_CHECKING:
+    from btfl.models import Network
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class DeployedClient:
+    """What a client has on its device when test time begins."""
+
+    bundle: ClientBundle
+    networks: Mapping[str, Weights] = field(default_factory=dict)
+    """Weights of whole networks by name: ``global``, and others the recipe leaves, such as ``finetuned``."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """How to build a network for those weights: name, options, image shape and classes."""
+
+    def network(self, name: str) -> Network:
+        """Give a fresh network with these weights; whatever is done to it, the client's own stay as they were."""
+        from btfl.models import build, load_arrays  # torch is needed from here on, and not before
+
+        if name not in self.networks:
+            raise InputError(f"this client keeps no '{name}' network, only {', '.join(self.networks) or 'none'}")
+        model = self.model
+        network = build(model["name"], model["image_shape"], model["classes"], 0, **model["options"])
+        load_arrays(network, self.networks[name])
+        return network.eval()

@@ -1,0 +1,107 @@
+"""The methods by name: each is an adapter with settings. A method of your own is ``my_module:MyAdapter``."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from btfl.adapters.base import Adapter
+from btfl.adapters.client import DeployedClient
+from btfl.errors import InputError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table: an adapter with its settings."""
+
+    name: str
+    """How it is asked for."""
+    title: str
+    """How it stands in a table."""
+    adapter: str
+    """Where it is, as ``module:Class``; imported when it is needed."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    test_batch: int | None = None
+    """How many samples it sees at a time; None: what the benchmark is set to."""
+
+    def adapter_class(self) -> type[Adapter]:
+        """Import the adapter."""
+        return _import(self.adapter)
+
+    def build(self, client: DeployedClient) -> Adapter:
+        """Make the adapter for one client."""
+        try:
+            return self.adapter_class()(client, **self.settings)
+        except TypeError as error:
+            raise InputError(f"method '{self.name}' cannot be built with {dict(self.settings)}: {error}") from None
+
+
+_METHODS = (
+    Method("fedavg", "FedAvg", "btfl.adapters.heads:GlobalHead"),
+    Method("fedavg-ft", "FedAvg+FT", "btfl.adapters.finetuned:FineTuned"),
+    Method("personal", "Personal head", "btfl.adapters.heads:PersonalHead"),
+    Method("btfl", "BTFL", "btfl.adapters.btfl:Btfl"),
+    Method("btfl-release", "BTFL (release)", "btfl.adapters.btfl:Btfl", {"preset": "release"}),
+    Method("oracle", "Oracle", "btfl.adapters.heads:Oracle"),
+)
+METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
+
+
+def find_method(text: str) -> Method:
+    """Find a method: ``btfl``, ``btfl[count=after,test_batch=1]``, ``my_module:MyAdapter[k=3]``."""
+    match = re.fullmatch(r"\s*([^\[\]]+?)\s*(?:\[(.*)\])?\s*", text)
+    if match is None:
+        raise InputError(f"cannot read the method '{text}'; write name or name[setting=value,...]")
+    name, changes = match[1], _read_settings(text, match[2] or "")
+    if ":" in name:
+        method = Method(name, name.rpartition(":")[2], name)
+    elif name.lower() in METHODS:
+        method = METHODS[name.lower()]
+    else:
+        raise UnknownNameError("method", name, METHODS)
+    if not changes:
+        return method
+    test_batch = changes.pop("test_batch", method.test_batch)
+    if test_batch is not None and (not isinstance(test_batch, int) or test_batch < 1):
+        raise InputError(f"test_batch is a number of samples, at least 1, not {test_batch!r}")
+    title = f"{method.title} [{match[2]}]"
+    return Method(text.strip(), title, method.adapter, {**method.settings, **changes}, test_batch)
+
+
+def _read_settings(text: str, inner: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for item in filter(None, (part.strip() for part in inner.split(","))):
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise InputError(f"in the method '{text}', '{item}' is not setting=value")
+        settings[key.strip()] = _read_value(value.strip())
+    return settings
+
+
+def _read_value(value: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if value.lower() in words:
+        return words[value.lower()]
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value
+
+
+def _import(path: str) -> type[Adapter]:
+    module_name, _, class_name = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise InputError(f"method '{path}': there is no module '{error.name}' on the Python path") from None
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Adapter)):
+        raise InputError(f"method '{path}': {module_name} has no class {class_name} that derives from btfl's Adapter")
+    return found

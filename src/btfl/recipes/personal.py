@@ -1,0 +1,33 @@
+"""Private heads: arrays of a client's own that live through the rounds and are never uploaded."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from btfl.heads import LinearHead
+from btfl.models import load_arrays, to_arrays
+from btfl.recipes.base import Weights
+
+
+def private_head(name: str, like: nn.Linear, private: Weights) -> nn.Linear:
+    """Give the client's head of that name, or a copy of ``like`` the first time."""
+    with torch.random.fork_rng(devices=[]):  # nn.Linear draws initial weights that are overwritten at once
+        head = nn.Linear(like.in_features, like.out_features, like.bias is not None)
+    prefix = f"{name}."
+    own = {key.removeprefix(prefix): array for key, array in private.items() if key.startswith(prefix)}
+    load_arrays(head, own or to_arrays(like))
+    return head
+
+
+def to_private(name: str, head: nn.Linear) -> dict[str, NDArray[np.float32]]:
+    """Give the head's arrays under its name."""
+    return {f"{name}.{key}": array for key, array in to_arrays(head).items()}
+
+
+def as_linear_head(head: nn.Linear) -> LinearHead:
+    """Give the head as the core knows it."""
+    arrays = to_arrays(head)
+    return LinearHead.of((arrays["weight"], arrays.get("bias")))

@@ -1,0 +1,24 @@
+"""Recipes by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from btfl.errors import UnknownNameError
+from btfl.recipes.base import Recipe
+from btfl.recipes.settings import TrainingSettings
+
+RECIPES: Mapping[str, str] = {"fedavg": "btfl.recipes.fedavg:FedAvg"}
+"""Name -> ``module:Class``, imported when asked for."""
+
+
+def make_recipe(
+    name: str, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int
+) -> Recipe:
+    """Make a recipe for images and classes of this kind."""
+    if name not in RECIPES:
+        raise UnknownNameError("recipe", name, RECIPES)
+    module, _, attribute = RECIPES[name].partition(":")
+    recipe: Recipe = getattr(importlib.import_module(module), attribute)(settings, image_shape, classes)
+    return recipe

@@ -1,0 +1,83 @@
+"""What is known of a client's data under the final model: sums for the server, and arrays the client keeps.
+
+Sums only, so that the server needs to learn no more than their total over clients. What a client keeps (its own
+features among them) never leaves it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.bayes.evidence import entropy, log_softmax
+from btfl.bayes.likelihood import DiscretisedLikelihood
+from btfl.bundle import ClientBundle
+from btfl.heads import LinearHead
+from btfl.recipes.base import ClientData, Sums
+
+Features = NDArray[np.float32]
+
+
+def describe_features(features: Features, labels: NDArray[np.int64], classes: int) -> dict[str, NDArray[np.float64]]:
+    """Give the sums a client sends: zeros of its quantised features, and features added up by class."""
+    likelihood = DiscretisedLikelihood.fit(features)
+    counts = np.bincount(labels, minlength=classes).astype(np.float64)
+    class_sums = np.zeros((classes, features.shape[1]))
+    np.add.at(class_sums, labels, features.astype(np.float64))
+    return {
+        "clients": np.ones(1),
+        "samples": np.full(1, float(len(features))),
+        "zero_frequencies": likelihood.frequencies,
+        "class_counts": counts,
+        "class_feature_sums": class_sums,
+    }
+
+
+def global_likelihood(everyone: Sums) -> DiscretisedLikelihood:
+    """Give the average of all clients' likelihoods, each client counting the same."""
+    clients = round(float(everyone["clients"][0]))
+    frequencies = np.clip(everyone["zero_frequencies"] / clients, 0.0, 1.0)
+    return DiscretisedLikelihood(frequencies, round(float(everyone["samples"][0])), clients)
+
+
+def make_bundle(
+    global_head: LinearHead,
+    personal_head: LinearHead,
+    train_features: Features,
+    validation_features: Features,
+    data: ClientData,
+    everyone: Sums,
+    metadata: dict[str, Any],
+) -> ClientBundle:
+    """Put together what the client keeps, with the statistics every test-time method may ask for.
+
+    ``statistics`` holds: ``global_class_counts`` (classes,) and ``global_class_feature_sums`` (classes, d), added up
+    over all clients' training sets; ``local_class_counts`` of the client's own; and its own ``train_features``,
+    ``train_labels``, ``validation_features`` and ``validation_labels``.
+    """
+    classes = global_head.classes
+    return ClientBundle(
+        global_head,
+        personal_head,
+        DiscretisedLikelihood.fit(train_features),
+        global_likelihood(everyone),
+        local_entropy=mean_entropy(personal_head, train_features),
+        global_entropy=mean_entropy(global_head, train_features),
+        statistics={
+            "global_class_counts": everyone["class_counts"],
+            "global_class_feature_sums": everyone["class_feature_sums"],
+            "local_class_counts": np.bincount(data.train.labels, minlength=classes).astype(np.float64),
+            "train_features": train_features,
+            "train_labels": data.train.labels,
+            "validation_features": validation_features,
+            "validation_labels": data.validation.labels,
+        },
+        metadata=metadata,
+    )
+
+
+def mean_entropy(head: LinearHead, features: Features) -> float:
+    """Give a head's mean entropy over a set of features, in nats."""
+    return float(entropy(log_softmax(head.logits(features.astype(np.float64)))).mean())
