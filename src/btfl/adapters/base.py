@@ -35,6 +35,11 @@ class Adapter(ABC):
     def __init__(self, client: DeployedClient) -> None:
         self.client = client
 
+    @classmethod
+    def unsuitable(cls, client: DeployedClient) -> str | None:
+        """Say why the method cannot be used on this client's model, if it cannot: then the benchmark leaves it out."""
+        return None
+
     @abstractmethod
     def predict(self, batch: NDArray[Any]) -> Floats:
         """Give (n, classes) probabilities for the next n samples of the stream."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Weights = Mapping[str, NDArray[np.float32]]
 
+AUXILIARY = "auxiliary."
+"""Begins the names of weights that travel with a network but are no part of it, such as a rotation head's."""
+
 
 @dataclass(frozen=True, eq=False)
 class DeployedClient:
@@ -32,9 +35,29 @@ class DeployedClient:
         """Give a fresh network with these weights; whatever is done to it, the client's own stay as they were."""
         from btfl.models import build, load_arrays  # torch is needed from here on, and not before
 
+        model = self.model
+        own, _ = split_auxiliary(self._weights(name))
+        network = build(model["name"], model["image_shape"], model["classes"], 0, **model["options"])
+        load_arrays(network, own)
+        return network.eval()
+
+    def auxiliary(self, name: str, head: str) -> Weights:
+        """Give the weights of the auxiliary head that was trained with the network of that name."""
+        _, heads = split_auxiliary(self._weights(name))
+        prefix = f"{head}."
+        found = {key.removeprefix(prefix): array for key, array in heads.items() if key.startswith(prefix)}
+        if not found:
+            raise InputError(f"this client's '{name}' network was trained without a {head} head")
+        return found
+
+    def _weights(self, name: str) -> Weights:
         if name not in self.networks:
             raise InputError(f"this client keeps no '{name}' network, only {', '.join(self.networks) or 'none'}")
-        model = self.model
-        network = build(model["name"], model["image_shape"], model["classes"], 0, **model["options"])
-        load_arrays(network, self.networks[name])
-        return network.eval()
+        return self.networks[name]
+
+
+def split_auxiliary(weights: Weights) -> tuple[Weights, Weights]:
+    """Give the weights of the network itself, and those of its auxiliary heads, by their names without the prefix."""
+    own = {key: array for key, array in weights.items() if not key.startswith(AUXILIARY)}
+    heads = {key.removeprefix(AUXILIARY): array for key, array in weights.items() if key.startswith(AUXILIARY)}
+    return own, heads

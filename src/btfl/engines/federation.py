@@ -19,6 +19,7 @@ from btfl.recipes.base import ClientOutcome, Description, Recipe, Update, Weight
 from btfl.randomness import generator
 
 Report = Callable[["Event"], None]
+_FINAL = "final"  # folder of a run that holds its outcome
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,19 @@ def train_federation(
     folder: str | Path | None = None,
     report: Report | None = None,
 ) -> TrainedFederation:
-    """Train, describe and conclude; with a folder, every round is saved and an interrupted run goes on from there."""
+    """Train, describe and conclude.
+
+    With a folder, every round is saved there: an interrupted run goes on from the last one, and a finished one is
+    loaded instead of done again.
+    """
     tell = report or (lambda event: None)
     run = None if folder is None else RunFolder(folder)
     progress = None
     spec = {**recipe.spec(), "clients": len(data), "data": _data_spec(data)}
     if run is not None:
         run.begin(spec)
+        if (run.folder / _FINAL / "federation.json").exists():
+            return TrainedFederation.load(run.folder / _FINAL)
         progress = run.load()
     progress = progress or Progress(0, recipe.initial())
     with engine.open(recipe, data) as session:
@@ -58,7 +65,10 @@ def train_federation(
             if run is not None:
                 run.save(progress, changed)
         outcomes = _conclude(recipe, data, session, progress, tell)
-    return TrainedFederation(spec, progress.shared, outcomes)
+    federation = TrainedFederation(spec, progress.shared, outcomes)
+    if run is not None:
+        federation.save(run.folder / _FINAL)
+    return federation
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:

@@ -12,13 +12,14 @@ from btfl.models import load_arrays, to_arrays
 from btfl.recipes.base import Weights
 
 
-def private_head(name: str, like: nn.Linear, private: Weights) -> nn.Linear:
-    """Give the client's head of that name, or a copy of ``like`` the first time."""
+def private_head(name: str, like: nn.Linear, private: Weights, *, from_zero: bool = False) -> nn.Linear:
+    """Give the client's head of that name; the first time a copy of ``like``, or zeros of its shape."""
     with torch.random.fork_rng(devices=[]):  # nn.Linear draws initial weights that are overwritten at once
         head = nn.Linear(like.in_features, like.out_features, like.bias is not None)
     prefix = f"{name}."
     own = {key.removeprefix(prefix): array for key, array in private.items() if key.startswith(prefix)}
-    load_arrays(head, own or to_arrays(like))
+    first = {key: array * (not from_zero) for key, array in to_arrays(like).items()}
+    load_arrays(head, own or first)
     return head
 
 

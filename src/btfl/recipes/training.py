@@ -48,6 +48,12 @@ def workbench(recipe: Recipe) -> Network:
     return _workbench(settings.model, options, recipe.image_shape, recipe.classes)
 
 
+def first_network(recipe: Recipe) -> Network:
+    """Give a network with the recipe's initial weights, a function of the seed."""
+    settings = recipe.settings
+    return build(settings.model, recipe.image_shape, recipe.classes, settings.seed, **settings.model_options)
+
+
 def make_optimiser(settings: TrainingSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Give a fresh optimiser; momentum and moments start anew in every round, as clients come and go."""
     if settings.optimiser == "adam":
@@ -70,13 +76,14 @@ def train_network(
     settings: TrainingSettings,
     loss: Loss,
     *purpose: str | int,
+    only: nn.Module | None = None,
 ) -> dict[str, float]:
-    """Train all of the network; give the mean loss and accuracy of the last epoch.
+    """Train all of the network, or ``only`` a part of it; give the mean loss and accuracy of the last epoch.
 
     ``purpose`` (what, round, client) is what the shuffling, the augmentation and any dropout are drawn for.
     """
     network.train()
-    optimiser = make_optimiser(settings, network.parameters())
+    optimiser = make_optimiser(settings, (only or network).parameters())
     rng = generator(settings.seed, *purpose)
     total, right = 0.0, 0
     with torch_draws(settings.seed, "dropout", *purpose):
@@ -101,8 +108,9 @@ def train_head(
     epochs: int,
     settings: TrainingSettings,
     *purpose: str | int,
+    onto: nn.Linear | None = None,
 ) -> None:
-    """Train a head alone, on the features of a frozen extractor."""
+    """Train a head alone, on the features of a frozen extractor; ``onto``: its logits are added to this frozen head's."""
     network.eval()
     optimiser = make_optimiser(settings, head.parameters())
     rng = generator(settings.seed, *purpose)
@@ -110,8 +118,10 @@ def train_head(
         for images, labels in shuffled_batches(data, settings.batch, rng, settings.augment):
             with torch.no_grad():
                 features = network.features(images)
+                base = None if onto is None else onto(features)
             optimiser.zero_grad(set_to_none=True)
-            nn.functional.cross_entropy(head(features), labels).backward()
+            logits = head(features) if base is None else base + head(features)
+            nn.functional.cross_entropy(logits, labels).backward()
             optimiser.step()
 
 

@@ -1,1 +1,1 @@
-
+"""Results people can look at."""

@@ -1,0 +1,126 @@
+"""Every method on every stream of every client: the same streams, the same trained weights.
+
+Features are computed once for each stream and shared by the methods that need only features. A method never sees a
+label, nor whether a sample is external; only the oracle, which is no method, is told the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.adapters.base import Adapter
+from btfl.adapters.client import DeployedClient
+from btfl.adapters.heads import Oracle
+from btfl.adapters.registry import Method
+from btfl.data.source import Source
+from btfl.data.streams import Manifest, Stream, render
+from btfl.engines.pool import WorkerPool
+from btfl.engines.trained import TrainedFederation
+from btfl.errors import InputError
+from btfl.recipes.images import extract
+
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is evaluated: shared by all clients."""
+
+    source: Source
+    manifest: Manifest
+    federations: Mapping[str, TrainedFederation]
+    """By recipe."""
+    methods: tuple[Method, ...]
+    test_batch: int = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What one method made of one stream of one client, sample by sample."""
+
+    method: Method
+    client: int
+    stream: str
+    probabilities: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    external: NDArray[np.bool_]
+    trace: Columns
+    """What the method says of each sample, ``e`` for instance."""
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether each prediction is right."""
+        return self.probabilities.argmax(axis=1) == self.labels
+
+
+def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
+    """Evaluate client after client."""
+    with WorkerPool[int, list[Predictions]](workers, evaluate_client, evaluation) as pool:
+        yield from pool.map(range(len(evaluation.manifest.clients)))
+
+
+def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
+    """Run every method on the five streams of one client."""
+    streams = render(evaluation.source, evaluation.manifest, number)
+    clients: dict[str, DeployedClient] = {}
+    features: dict[str, dict[str, NDArray[np.float64]]] = {}
+    results = []
+    for method in evaluation.methods:
+        adapter_class = method.adapter_class()
+        recipe = adapter_class.recipe
+        if recipe not in clients:
+            clients[recipe] = _client(evaluation, method, recipe, number)
+        if adapter_class.takes == "features" and recipe not in features:
+            network = clients[recipe].network("global")
+            features[recipe] = {
+                name: extract(network, stream.images).astype(np.float64) for name, stream in streams.items()
+            }
+        adapter = method.build(clients[recipe])
+        for name, stream in streams.items():
+            seen = features[recipe][name] if adapter_class.takes == "features" else stream.images
+            results.append(_run(method, adapter, number, stream, seen, method.test_batch or evaluation.test_batch))
+    return results
+
+
+def _run(
+    method: Method, adapter: Adapter, client: int, stream: Stream, seen: NDArray[Any], batch: int
+) -> Predictions:
+    adapter.reset()
+    probabilities, traces = [], []
+    for start in range(0, len(stream), batch):
+        rows = slice(start, start + batch)
+        if isinstance(adapter, Oracle):
+            adapter.tell(stream.labels[rows])
+        probabilities.append(_checked(adapter.predict(seen[rows]), len(seen[rows]), method))
+        traces.append(adapter.trace)
+    trace = {key: np.concatenate([part[key] for part in traces]) for key in traces[0]}
+    return Predictions(
+        method, client, stream.name, np.concatenate(probabilities), stream.labels, stream.external, trace
+    )
+
+
+def _checked(probabilities: NDArray[np.float64], count: int, method: Method) -> NDArray[np.float64]:
+    if probabilities.ndim != 2 or len(probabilities) != count:
+        raise InputError(f"method '{method.name}' gave {probabilities.shape} for {count} samples, not (n, classes)")
+    if not np.isfinite(probabilities).all():
+        raise InputError(f"method '{method.name}' gave probabilities that are not finite")
+    return probabilities
+
+
+def _client(evaluation: Evaluation, method: Method, recipe: str, number: int) -> DeployedClient:
+    if recipe not in evaluation.federations:
+        trained = ", ".join(evaluation.federations) or "none"
+        raise InputError(
+            f"method '{method.name}' needs a federation trained with the recipe '{recipe}'; trained here: {trained}"
+        )
+    return evaluation.federations[recipe].client(number)
+
+
+def needed_recipes(methods: Sequence[Method]) -> list[str]:
+    """Name the trainings that these methods stand on, in the order they first appear."""
+    return list(dict.fromkeys(method.adapter_class().recipe for method in methods))

@@ -1,0 +1,20 @@
+"""The command line. Everything heavy is imported by the command that needs it, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run ``btfl``; a user's mistake ends in a sentence, not in a stack trace."""
+    try:
+        from btfl.cli.app import app
+    except ModuleNotFoundError as error:
+        sys.exit(f"btfl: {error.name} is not installed; the command line needs: pip install 'btfl[train]'")
+    from btfl.errors import BtflError
+
+    try:
+        app()
+    except BtflError as error:
+        print(f"btfl: {error}", file=sys.stderr)
+        sys.exit(2)
