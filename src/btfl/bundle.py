@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from btfl.bayes.likelihood import DiscretisedLikelihood
 from btfl.errors import InputError, StorageError
-from btfl.heads import LinearHead
+from btfl.heads import HeadLike, LinearHead
 from btfl.storage import load_record, save_record
 
 KIND = "btfl client bundle"
 VERSION = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class ClientBundle:
-    """Two heads, two likelihoods, two mean entropies, and whatever else a test-time method needs.
-
-    Heads may be given as ``LinearHead``, as a (classes, dimensions) matrix, or as a pair (weight, bias).
-    """
+    """Two heads, two likelihoods, two mean entropies, and whatever else a test-time method needs."""
 
     global_head: LinearHead
     personal_head: LinearHead
@@ -36,14 +33,36 @@ class ClientBundle:
     """Mean entropy (nats) of the personal head over the client's training set, Hbar_l."""
     global_entropy: float
     """Mean entropy (nats) of the global head over the client's training set, Hbar_g."""
-    statistics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    statistics: Mapping[str, NDArray[Any]]
     """Further arrays that other methods need, by name."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any]
     """Where it comes from: client, dataset, model, seed. JSON values only."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "global_head", LinearHead.of(self.global_head))
-        object.__setattr__(self, "personal_head", LinearHead.of(self.personal_head))
+    def __init__(
+        self,
+        global_head: HeadLike,
+        personal_head: HeadLike,
+        local_likelihood: DiscretisedLikelihood,
+        global_likelihood: DiscretisedLikelihood,
+        local_entropy: float,
+        global_entropy: float,
+        statistics: Mapping[str, ArrayLike] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        for name, value in (
+            ("global_head", LinearHead.of(global_head)),
+            ("personal_head", LinearHead.of(personal_head)),
+            ("local_likelihood", local_likelihood),
+            ("global_likelihood", global_likelihood),
+            ("local_entropy", local_entropy),
+            ("global_entropy", global_entropy),
+            ("statistics", {key: np.asarray(array) for key, array in (statistics or {}).items()}),
+            ("metadata", dict(metadata or {})),
+        ):
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
         if self.global_head.classes != self.personal_head.classes:
             raise InputError(
                 f"the heads do not agree: {self.global_head.classes} classes in the global head, "
@@ -61,12 +80,9 @@ class ClientBundle:
             if not isinstance(value, int | float | np.floating) or not math.isfinite(value) or value < 0:
                 raise InputError(f"{name} must be a finite number of nats, not negative, and not {value!r}")
             object.__setattr__(self, name, float(value))
-        object.__setattr__(self, "statistics", {k: np.asarray(v) for k, v in self.statistics.items()})
         for key, value in self.statistics.items():
             if value.dtype.hasobject:
-                raise InputError(
-                    f"statistic '{key}' holds Python objects; only arrays of numbers can be kept"
-                )
+                raise InputError(f"statistic '{key}' holds Python objects; only arrays of numbers can be kept")
         try:
             json.dumps(dict(self.metadata), allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -108,17 +124,19 @@ class ClientBundle:
         folder = Path(folder)
         fields, arrays = load_record(folder, "bundle", KIND, VERSION)
         try:
-            heads = {
-                name: LinearHead(arrays[f"{name}.weight"], arrays.get(f"{name}.bias"))
+            global_head, personal_head = (
+                LinearHead(arrays[f"{name}.weight"], arrays.get(f"{name}.bias"))
                 for name in ("global_head", "personal_head")
-            }
-            likelihoods = {
-                name: DiscretisedLikelihood(arrays[f"{name}.frequencies"], **fields[name])
+            )
+            local_likelihood, global_likelihood = (
+                DiscretisedLikelihood(arrays[f"{name}.frequencies"], **fields[name])
                 for name in ("local_likelihood", "global_likelihood")
-            }
+            )
             return cls(
-                **heads,
-                **likelihoods,
+                global_head,
+                personal_head,
+                local_likelihood,
+                global_likelihood,
                 local_entropy=fields["local_entropy"],
                 global_entropy=fields["global_entropy"],
                 statistics={

@@ -22,6 +22,10 @@ class DataError(BtflError, ValueError):
     """A dataset is missing, damaged or not laid out as expected."""
 
 
+class TooFewClientsError(BtflError):
+    """So many clients failed that going on would be another federation than the one asked for."""
+
+
 class UnknownNameError(BtflError, KeyError):
     """A name that no registry knows; the message offers the nearest ones."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,8 @@ from btfl.checks import finite_array
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
+HeadLike = Union["LinearHead", ArrayLike, tuple[ArrayLike, ArrayLike | None]]
+"""A head, a (classes, dimensions) matrix, or a pair (weight, bias)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class LinearHead:
             object.__setattr__(self, "bias", bias)
 
     @classmethod
-    def of(cls, value: LinearHead | ArrayLike | tuple[ArrayLike, ArrayLike | None]) -> LinearHead:
+    def of(cls, value: HeadLike) -> LinearHead:
         """Take a head, a (classes, dimensions) matrix, or a pair (weight, bias)."""
         if isinstance(value, LinearHead):
             return value
@@ -50,11 +53,12 @@ class LinearHead:
     @property
     def dimensions(self) -> int:
         """The feature size d."""
-        return self.weight.shape[1]
+        return int(self.weight.shape[1])
 
     def logits(self, features: Floats) -> Floats:
         """Give (samples, classes) logits; each row the same to the bit in a batch of any size."""
-        return RowwiseLinear([self])(features)[0]
+        logits: Floats = RowwiseLinear([self])(features)[0]
+        return logits
 
 
 class RowwiseLinear:

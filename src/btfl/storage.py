@@ -55,9 +55,7 @@ def read_json(path: Path) -> Any:
         raise StorageError(f"{path} is damaged: {error}") from None
 
 
-def save_record(
-    folder: Path, name: str, kind: str, version: int, fields: Mapping[str, Any], arrays: Arrays
-) -> None:
+def save_record(folder: Path, name: str, kind: str, version: int, fields: Mapping[str, Any], arrays: Arrays) -> None:
     """Save fields and arrays as ``name.json`` and one safetensors file that the JSON names by its hash.
 
     The tensors are written first, under a new name; replacing the JSON is the one step that makes them count.
@@ -73,9 +71,7 @@ def save_record(
             old.unlink(missing_ok=True)
 
 
-def load_record(
-    folder: Path, name: str, kind: str, version: int
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def load_record(folder: Path, name: str, kind: str, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Load what ``save_record`` saved; anything missing, damaged or of another version is an error that says so."""
     path = folder / f"{name}.json"
     if not path.exists():
@@ -89,20 +85,14 @@ def load_record(
             "Use the btfl that wrote it, or write it anew"
         )
     tensors = record.get("tensors")
-    if (
-        not isinstance(tensors, str)
-        or Path(tensors).name != tensors
-        or not isinstance(record.get("fields"), dict)
-    ):
+    if not isinstance(tensors, str) or Path(tensors).name != tensors or not isinstance(record.get("fields"), dict):
         raise StorageError(f"{path} is damaged: it does not name its tensors and fields")
     try:
         content = (folder / tensors).read_bytes()
     except FileNotFoundError:
         raise StorageError(f"{path} names {tensors}, which is missing") from None
     if hashlib.sha256(content).hexdigest() != record.get("sha256"):
-        raise StorageError(
-            f"{folder / tensors} is damaged or truncated: its sha256 is not the one in {path.name}"
-        )
+        raise StorageError(f"{folder / tensors} is damaged or truncated: its sha256 is not the one in {path.name}")
     try:
         return record["fields"], safetensors_load(content)
     except (SafetensorError, ValueError, KeyError) as error:

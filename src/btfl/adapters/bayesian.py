@@ -91,9 +91,7 @@ class BayesianAdapter:
         log_tau = log_q_local - log_q_global
         local_mean, global_mean = self._means
 
-        events = memory.detect_events(
-            log_tau, local_entropy - local_mean, global_entropy - global_mean, self.settings
-        )
+        events = memory.detect_events(log_tau, local_entropy - local_mean, global_entropy - global_mean, self.settings)
         a, b, self._memory = memory.run(self._memory, events, self.settings)
         log_tau_hat = log_rectified_ratio(
             log_q_local,

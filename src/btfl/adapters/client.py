@@ -41,6 +41,14 @@ class DeployedClient:
         load_arrays(network, own)
         return network.eval()
 
+    def extractor(self) -> Network:
+        """Give a fresh network whose features the bundle's heads read.
+
+        That is ``global``; or ``personal``, where the server's weights are an extractor without a head (FedRep).
+        """
+        complete = any(key.startswith("head.") for key in self.networks.get("global", {}))
+        return self.network("global" if complete or "personal" not in self.networks else "personal")
+
     def auxiliary(self, name: str, head: str) -> Weights:
         """Give the weights of the auxiliary head that was trained with the network of that name."""
         _, heads = split_auxiliary(self._weights(name))

@@ -41,7 +41,7 @@ class PersonalHead(Adapter):
 
 
 class Oracle(Adapter):
-    """The better head for each sample, chosen by looking at the answer: no method, but the ceiling of those that mix."""
+    """The better head for each sample, chosen by looking at the answer: no method, but the ceiling of all mixing."""
 
     summary: ClassVar[str] = "knows the answer and picks the better head: the ceiling of all that mix two heads"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from btfl.adapters.base import Adapter
@@ -26,10 +26,17 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     test_batch: int | None = None
     """How many samples it sees at a time; None: what the benchmark is set to."""
+    recipe: str | None = None
+    """The training it stands on; None: the adapter's own."""
 
     def adapter_class(self) -> type[Adapter]:
         """Import the adapter."""
         return _import(self.adapter)
+
+    @property
+    def trained_with(self) -> str:
+        """The recipe whose federation it runs on."""
+        return self.recipe or self.adapter_class().recipe
 
     def build(self, client: DeployedClient) -> Adapter:
         """Make the adapter for one client."""
@@ -42,9 +49,23 @@ class Method:
 _METHODS = (
     Method("fedavg", "FedAvg", "btfl.adapters.heads:GlobalHead"),
     Method("fedavg-ft", "FedAvg+FT", "btfl.adapters.finetuned:FineTuned"),
+    Method("fedrep", "FedRep", "btfl.adapters.fedrep:FedRep"),
+    Method("fedrod", "FedRoD", "btfl.adapters.fedrod:FedRoD"),
+    Method("knn-per", "kNN-Per", "btfl.adapters.knn_per:KnnPer"),
+    Method("fedthe", "FedTHE", "btfl.adapters.fedthe:FedThe"),
+    Method("fedthe-release", "FedTHE (release)", "btfl.adapters.fedthe:FedThe", {"history": "release"}),
+    Method("fedthe-on-fedavg", "FedTHE on FedAvg", "btfl.adapters.fedthe:FedThe", recipe="fedavg"),
+    Method("fedthe-plus", "FedTHE+", "btfl.adapters.fedthe_plus:FedThePlus"),
+    Method("ttt", "TTT", "btfl.adapters.ttt:TestTimeTraining"),
+    Method("memo", "MEMO", "btfl.adapters.memo:Memo"),
     Method("personal", "Personal head", "btfl.adapters.heads:PersonalHead"),
     Method("btfl", "BTFL", "btfl.adapters.btfl:Btfl"),
     Method("btfl-release", "BTFL (release)", "btfl.adapters.btfl:Btfl", {"preset": "release"}),
+    Method("tent", "Tent", "btfl.adapters.tent:Tent"),
+    Method("t3a", "T3A", "btfl.adapters.t3a:T3A"),
+    Method("lame", "LAME", "btfl.adapters.lame:Lame"),
+    Method("em", "EM", "btfl.adapters.label_shift:Em"),
+    Method("bbse", "BBSE", "btfl.adapters.label_shift:Bbse"),
     Method("oracle", "Oracle", "btfl.adapters.heads:Oracle"),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
@@ -68,7 +89,8 @@ def find_method(text: str) -> Method:
     if test_batch is not None and (not isinstance(test_batch, int) or test_batch < 1):
         raise InputError(f"test_batch is a number of samples, at least 1, not {test_batch!r}")
     title = f"{method.title} [{match[2]}]"
-    return Method(text.strip(), title, method.adapter, {**method.settings, **changes}, test_batch)
+    settings = {**method.settings, **changes}
+    return replace(method, name=text.strip(), title=title, settings=settings, test_batch=test_batch)
 
 
 def _read_settings(text: str, inner: str) -> dict[str, Any]:

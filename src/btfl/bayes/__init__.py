@@ -1,4 +1,4 @@
-"""The method of the paper in four steps, each a file: likelihood (DLE), memory (HBU), evidence (CBU), expectation (DPI).
+"""The method of the paper, a file for each step: likelihood (DLE), memory (HBU), evidence (CBU), expectation (DPI).
 
 Nothing here knows about federation, datasets or files; numpy and scipy are all it needs.
 """

@@ -13,13 +13,14 @@ Floats = NDArray[np.float64]
 def log_softmax(logits: Floats) -> Floats:
     """Give log-probabilities along the last axis."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    total: Floats = np.exp(shifted).sum(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(total))
 
 
 def entropy(log_probabilities: Floats) -> Floats:
     """Give the entropy in nats along the last axis; never negative, not even by rounding."""
     total = (np.exp(log_probabilities) * log_probabilities).sum(axis=-1)
-    return np.maximum(-total, 0.0)
+    return np.maximum(np.asarray(-total), 0.0)
 
 
 def log_rectified_ratio(

@@ -27,9 +27,7 @@ from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
 
-SMALLEST_PARAMETER = (
-    0.5  # Jeffreys' prior; below it the tails of logit(m) are too long for a fixed number of nodes
-)
+SMALLEST_PARAMETER = 0.5  # Jeffreys' prior; below it the tails of logit(m) are too long for a fixed number of nodes
 _SERIES_LIMIT = float(np.log(10.0))  # |log tau| up to which the series is summed
 _LOG_TAU_LIMIT = 600.0  # beyond it e is 0 or 1 to all digits, and exp(-t) tau would overflow
 _NODES = np.arange(96, dtype=np.float64)
@@ -80,9 +78,7 @@ def weight_and_complement(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats
     a, b, log_tau = a[far], b[far], np.clip(log_tau[far], -_LOG_TAU_LIMIT, _LOG_TAU_LIMIT)
     # e(a, b, tau) + e(b, a, 1/tau) = 1: always sum the smaller of the two, so that both keep their digits.
     mirrored = log_tau < np.log(a / b)
-    smaller = _by_quadrature(
-        np.where(mirrored, b, a), np.where(mirrored, a, b), np.where(mirrored, -log_tau, log_tau)
-    )
+    smaller = _by_quadrature(np.where(mirrored, b, a), np.where(mirrored, a, b), np.where(mirrored, -log_tau, log_tau))
     e[far] = np.where(mirrored, 1.0 - smaller, smaller)
     one_minus_e[far] = np.where(mirrored, smaller, 1.0 - smaller)
     return e, one_minus_e

@@ -27,9 +27,7 @@ class Beta(NamedTuple):
     b: float = 1.0
 
 
-def detect_events(
-    log_tau: Floats, local_excess: Floats, global_excess: Floats, settings: BayesianSettings
-) -> Events:
+def detect_events(log_tau: Floats, local_excess: Floats, global_excess: Floats, settings: BayesianSettings) -> Events:
     """Give IND, EXD or no event for each sample; an excess is an entropy less its mean over the training set.
 
     IND: tau > 1, the personal head surer than usual, the global head less sure. EXD: the reverse of all three.

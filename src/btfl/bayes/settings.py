@@ -56,9 +56,7 @@ class BayesianSettings:
         for field in fields(self):
             value, choices = getattr(self, field.name), get_args(hints[field.name])
             if choices and isinstance(choices[0], str) and value not in choices:
-                raise InputError(
-                    f"{field.name} must be one of {', '.join(map(repr, choices))}, not {value!r}"
-                )
+                raise InputError(f"{field.name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
         for name, least in (
             ("prune_above", 2.0),  # the prior itself, Beta(1, 1), already sums to 2
             ("prune_to", 0.0),

@@ -26,6 +26,9 @@ from btfl.recipes.images import extract
 
 Columns = dict[str, NDArray[Any]]
 
+SWITCHING = "switching"
+"""A sixth stream, beside the five of the benchmark: IND, then EXD, then IND again."""
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -37,6 +40,8 @@ class Evaluation:
     """By recipe."""
     methods: tuple[Method, ...]
     test_batch: int = 32
+    switching: bool = False
+    """Also run the switching stream, for the methods that tell their weight ``e``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +60,8 @@ class Predictions:
     @property
     def right(self) -> NDArray[np.bool_]:
         """Whether each prediction is right."""
-        return self.probabilities.argmax(axis=1) == self.labels
+        right: NDArray[np.bool_] = self.probabilities.argmax(axis=1) == self.labels
+        return right
 
 
 def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
@@ -65,10 +71,12 @@ def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predicti
 
 
 def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
-    """Run every method on the five streams of one client."""
+    """Run every method on the five streams of one client, and on the switching one if asked."""
     streams = render(evaluation.source, evaluation.manifest, number)
     clients: dict[str, DeployedClient] = {}
     features: dict[str, dict[str, NDArray[np.float64]]] = {}
+    images = {name: stream.images for name, stream in streams.items()}
+    switching = _switching(streams)
     results = []
     for method in evaluation.methods:
         adapter_class = method.adapter_class()
@@ -81,15 +89,33 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
                 name: extract(network, stream.images).astype(np.float64) for name, stream in streams.items()
             }
         adapter = method.build(clients[recipe])
-        for name, stream in streams.items():
-            seen = features[recipe][name] if adapter_class.takes == "features" else stream.images
-            results.append(_run(method, adapter, number, stream, seen, method.test_batch or evaluation.test_batch))
+        batch = method.test_batch or evaluation.test_batch
+        inputs = features[recipe] if adapter_class.takes == "features" else images
+        of_method = [_run(method, adapter, number, streams[name], inputs[name], batch) for name in streams]
+        if evaluation.switching and "e" in of_method[-1].trace:
+            of_method.append(_run(method, adapter, number, switching, _switch(inputs), batch))
+        results.extend(of_method)
     return results
 
 
-def _run(
-    method: Method, adapter: Adapter, client: int, stream: Stream, seen: NDArray[Any], batch: int
-) -> Predictions:
+def _switch(parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Put half of A, all of C and the other half of A after one another: IND, EXD and back."""
+    internal, external = parts["original_ind"], parts["original_exd"]
+    half = len(internal) // 2
+    return np.concatenate([internal[:half], external, internal[half:]])
+
+
+def _switching(streams: Mapping[str, Stream]) -> Stream:
+    """Make the stream that turns external and back; it is for looking at, and has no part in any average."""
+    return Stream(
+        SWITCHING,
+        _switch({name: stream.images for name, stream in streams.items()}),
+        _switch({name: stream.labels for name, stream in streams.items()}),
+        _switch({name: stream.external for name, stream in streams.items()}),
+    )
+
+
+def _run(method: Method, adapter: Adapter, client: int, stream: Stream, seen: NDArray[Any], batch: int) -> Predictions:
     adapter.reset()
     probabilities, traces = [], []
     for start in range(0, len(stream), batch):

@@ -34,6 +34,9 @@ class Experiment(BaseModel):
     """The other domain; None: the dataset's own default. ``none``: none at all."""
     dataset_options: dict[str, Any] = {}
 
+    samples: int | None = Field(None, ge=1)
+    """Use only so many images of the dataset; None: all."""
+
     clients: int = Field(20, ge=2)
     partition: Kind = "dirichlet"
     alpha: float = Field(0.1, gt=0)
@@ -51,6 +54,11 @@ class Experiment(BaseModel):
     methods: tuple[str, ...] = DEFAULT_METHODS
     test_batch: int = Field(32, ge=1)
     """How many samples of a stream a method sees at a time."""
+    switching: bool = True
+    """Also run methods that tell their weight e on a stream that turns external and back; never in an average."""
+
+    notes: tuple[str, ...] = ()
+    """What a reader of the results must be told, such as what was made smaller; the report shows it."""
 
     def partition_settings(self) -> PartitionSettings:
         """Give how the pool is dealt."""
@@ -62,9 +70,7 @@ class Experiment(BaseModel):
 
     def training_settings(self) -> TrainingSettings:
         """Give how the federation is trained."""
-        return TrainingSettings.for_model(
-            self.model, model_options=self.model_options, seed=self.seed, **self.training
-        )
+        return TrainingSettings.for_model(self.model, model_options=self.model_options, seed=self.seed, **self.training)
 
     def check(self) -> Experiment:
         """Find wrong names and values before any work is done."""

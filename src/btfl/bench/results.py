@@ -1,13 +1,14 @@
 """Results on disk: tidy tables that pandas reads as they are.
 
-``results.parquet``: one row for each (method, client, stream). ``samples.parquet``: one row for each sample of those.
-``docs/results.md`` explains every column.
+``results.parquet``: one row for each (run, seed, method, client, stream). ``samples.parquet``: one row for each sample
+of those. ``docs/results.md`` explains every column. The same run gives the same bytes: no time or place is in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,45 +16,53 @@ import pandas as pd
 from btfl.bench.evaluate import Predictions
 from btfl.data.streams import STREAMS
 
-_TRACED = ("e", "log_tau", "log_tau_hat", "event", "a", "b", "local_entropy", "global_entropy", "lambda_s")
+TRACED = ("e", "log_tau", "log_tau_hat", "event", "a", "b", "local_entropy", "global_entropy", "lambda_s")
+"""What a method may say of a sample; NaN where it does not."""
 
 
-def client_rows(predictions: Iterable[Predictions]) -> pd.DataFrame:
-    """Give accuracy by method, client and stream."""
-    return pd.DataFrame(
-        [
-            {
-                "method": one.method.name,
-                "title": one.method.title,
-                "client": one.client,
-                "stream": one.stream,
-                "samples": len(one.labels),
-                "correct": int(one.right.sum()),
-                "accuracy": float(one.right.mean()),
-                "mean_e": float(one.trace["e"].mean()) if "e" in one.trace else np.nan,
-            }
-            for one in predictions
-        ]
-    )
+def client_rows(
+    predictions: Iterable[Predictions], test_batch: int, constants: Mapping[str, Any] | None = None
+) -> pd.DataFrame:
+    """Give accuracy by method, client and stream; ``constants`` are columns that hold for the whole run."""
+    rows = [
+        {
+            **(constants or {}),
+            "method": one.method.name,
+            "title": one.method.title,
+            "recipe": one.method.trained_with,
+            "test_batch": one.method.test_batch or test_batch,
+            "client": one.client,
+            "stream": one.stream,
+            "samples": len(one.labels),
+            "correct": int(one.right.sum()),
+            "accuracy": float(one.right.mean()),
+            "mean_e": float(one.trace["e"].mean()) if "e" in one.trace else np.nan,
+        }
+        for one in predictions
+    ]
+    return pd.DataFrame(rows)
 
 
-def sample_rows(predictions: Iterable[Predictions]) -> pd.DataFrame:
+def sample_rows(predictions: Iterable[Predictions], constants: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Give every sample: what was predicted, whether it was right, and what the method says of it."""
     parts = []
     for one in predictions:
         predicted = one.probabilities.argmax(axis=1)
-        columns = {
+        every = np.arange(len(predicted))
+        columns: dict[str, Any] = {
+            **(constants or {}),
             "method": one.method.name,
             "client": one.client,
             "stream": one.stream,
-            "position": np.arange(len(one.labels), dtype=np.int32),
+            "position": every.astype(np.int32),
             "external": one.external,
             "label": one.labels.astype(np.int16),
             "predicted": predicted.astype(np.int16),
-            "confidence": one.probabilities[np.arange(len(predicted)), predicted],
             "right": one.right,
+            "confidence": one.probabilities[every, predicted],
+            "true_probability": one.probabilities[every, one.labels],
         }
-        for name in _TRACED:
+        for name in TRACED:
             columns[name] = one.trace[name].astype(np.float64) if name in one.trace else np.nan
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
@@ -70,8 +79,10 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """Give the table people look at: accuracy in % by method and stream, their average, and the mean of e.
 
-    Each client counts the same, however many samples it has.
+    Each client counts the same, however many samples it has. A further stream, such as the switching one, has no
+    part in it.
     """
+    rows = rows[rows["stream"].isin(STREAMS)]
     order = list(dict.fromkeys(rows["title"]))
     accuracy = rows.pivot_table(index="title", columns="stream", values="accuracy", aggfunc="mean") * 100
     table = accuracy.reindex(index=order, columns=list(STREAMS))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +13,12 @@ from btfl.adapters.registry import find_method
 from btfl.bench.evaluate import Evaluation, Predictions, evaluate, needed_recipes
 from btfl.bench.experiment import Experiment
 from btfl.bench.results import client_rows, sample_rows, write_table
+from btfl.bench.saved import RECORD, RESULTS, SAMPLES, constants, describe_run
 from btfl.data.partition import make_partition
 from btfl.data.registry import load_source
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
+from btfl.data.subset import take
 from btfl.engines import Event, FederatedData, LocalEngine, TrainedFederation, train_federation
 from btfl.engines.base import Engine
 from btfl.recipes.registry import make_recipe
@@ -49,9 +50,9 @@ def run_bench(
     """Do everything an experiment asks for; what is already in the folder is not done again."""
     folder = Path(folder)
     watch = watch or (lambda recipe, event: None)
-    source = load_source(
-        experiment.dataset, root=experiment.root, shift=experiment.shift, **experiment.dataset_options
-    )
+    source = load_source(experiment.dataset, root=experiment.root, shift=experiment.shift, **experiment.dataset_options)
+    if experiment.samples is not None:
+        source = take(source, experiment.samples)
     partition = make_partition(source, experiment.partition_settings(), experiment.seed)
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.seed)
     methods = tuple(find_method(name) for name in experiment.methods)
@@ -68,15 +69,15 @@ def run_bench(
         )
 
     manifest.save(folder)
-    write_json(folder / "experiment.json", json.loads(experiment.model_dump_json()))
+    record = describe_run(experiment, source, manifest, methods)
     predictions: list[Predictions] = []
-    evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch)
+    evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
     clients = len(manifest.clients)
     for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
         predictions.extend(of_client)
         watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
-    rows = client_rows(predictions)
-    write_table(rows, folder / "results.parquet")
-    write_table(sample_rows(predictions), folder / "samples.parquet")
+    rows = client_rows(predictions, experiment.test_batch, constants(record))
+    write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), folder / SAMPLES)
+    write_table(rows, folder / RESULTS)
+    write_json(folder / RECORD, record)  # last: a folder that has it is complete
     return BenchRun(experiment, folder, source, manifest, rows)
-

@@ -115,7 +115,7 @@ class Manifest:
         digest = hashlib.sha256(json.dumps(self._fields(), sort_keys=True).encode())
         for name, array in sorted(self._arrays().items()):
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     def save(self, folder: str | Path) -> None:
@@ -134,9 +134,7 @@ class Manifest:
                     Draw(*(arrays[f"{i}.{stream}.{part}"] for part in ("origin", "index", "corruption")))
                     for stream in STREAMS[:4]
                 ]
-                clients.append(
-                    ClientStreams((draws[0], draws[1], draws[2], draws[3]), arrays[f"{i}.mixture"])
-                )
+                clients.append(ClientStreams((draws[0], draws[1], draws[2], draws[3]), arrays[f"{i}.mixture"]))
             manifest = cls(
                 StreamSettings(**settings),
                 PartitionSettings(**fields["partition"]),

@@ -8,9 +8,23 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from btfl.engines.data import FederatedData
+from btfl.errors import BtflError
 from btfl.recipes.base import ClientOutcome, Description, Recipe, Sums, Update, Weights
 
-Result = Update | Description | ClientOutcome
+
+@dataclass(frozen=True)
+class Kept:
+    """The client has made its bundle and keeps it on its own device: the server never sees it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Stands in place of a result: the client died, was too slow, or could not do its work."""
+
+    reason: str
+
+
+Result = Update | Description | ClientOutcome | Kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +48,8 @@ class Broadcast:
 class Session(Protocol):
     """An engine at work."""
 
-    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
-        """Do the jobs, in any order, and give the results in the order of the jobs."""
+    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
+        """Do the jobs, in any order, and give a result or a failure for each in the order of the jobs."""
 
 
 class Engine(Protocol):
@@ -54,3 +68,14 @@ def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job)
         return recipe.describe(broadcast.shared, job.private, client_data)
     assert broadcast.everyone is not None
     return recipe.conclude(broadcast.shared, job.private, client_data, broadcast.everyone)
+
+
+def attempt(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result | Failure:
+    """Do one job; what btfl itself refuses (numbers that are not finite, say) is this client's failure.
+
+    Any other exception is a mistake in a program, not in a client, and is not swallowed.
+    """
+    try:
+        return perform(recipe, data, broadcast, job)
+    except BtflError as error:
+        return Failure(str(error))

@@ -1,22 +1,31 @@
-"""A federation from the first round to every client's bundle: the same on every engine."""
+"""A federation from the first round to every client's bundle: the same on every engine.
+
+Clients may fail (``engines/faults.py``). In a round, whoever fails is left out of that round's average, keeps the
+private state of before, and is asked again in the next round it is drawn for. At the end, a client that cannot
+describe its data has no part in everyone's sum and gets no bundle, and so does one that cannot conclude; the others
+get theirs. Such an incomplete federation is given back but not saved as final: starting the run again repeats the
+end alone, and gives the failed another chance.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from btfl.engines.aggregate import RunningSum
-from btfl.engines.base import Broadcast, Engine, Job, Session
+from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
 from btfl.engines.checkpoint import Progress, RunFolder
 from btfl.engines.data import FederatedData
+from btfl.engines.faults import FaultSettings, check_description, check_update, usable
 from btfl.engines.trained import TrainedFederation
-from btfl.recipes.base import ClientOutcome, Description, Recipe, Update, Weights
 from btfl.randomness import generator
+from btfl.recipes.base import ClientOutcome, Description, Recipe, Update, Weights
 
 Report = Callable[["Event"], None]
 _FINAL = "final"  # folder of a run that holds its outcome
@@ -34,6 +43,8 @@ class Event:
     clients: int
     metrics: Mapping[str, float]
     """Means over the clients of the round; empty until the round is complete."""
+    warning: str = ""
+    """What went wrong with a client, if this is about that."""
 
 
 def train_federation(
@@ -43,13 +54,14 @@ def train_federation(
     *,
     folder: str | Path | None = None,
     report: Report | None = None,
+    faults: FaultSettings | None = None,
 ) -> TrainedFederation:
     """Train, describe and conclude.
 
     With a folder, every round is saved there: an interrupted run goes on from the last one, and a finished one is
     loaded instead of done again.
     """
-    tell = report or (lambda event: None)
+    tell, faults = report or (lambda event: None), faults or FaultSettings()
     run = None if folder is None else RunFolder(folder)
     progress = None
     spec = {**recipe.spec(), "clients": len(data), "data": _data_spec(data)}
@@ -60,13 +72,15 @@ def train_federation(
         progress = run.load()
     progress = progress or Progress(0, recipe.initial())
     with engine.open(recipe, data) as session:
+        stage = _Stage(recipe, session, faults, tell)
         while progress.round < recipe.settings.rounds:
-            progress, changed = _one_round(recipe, data, session, progress, tell)
+            progress, changed = stage.one_round(len(data), progress)
             if run is not None:
                 run.save(progress, changed)
-        outcomes = _conclude(recipe, data, session, progress, tell)
-    federation = TrainedFederation(spec, progress.shared, outcomes)
-    if run is not None:
+        outcomes = stage.conclude(len(data), progress)
+    kept = tuple(outcome if isinstance(outcome, ClientOutcome) else None for outcome in outcomes)
+    federation = TrainedFederation(spec, progress.shared, kept)
+    if run is not None and None not in outcomes:
         federation.save(run.folder / _FINAL)
     return federation
 
@@ -80,48 +94,72 @@ def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
     return sorted(chosen.tolist())
 
 
-def _one_round(
-    recipe: Recipe, data: FederatedData, session: Session, progress: Progress, tell: Report
-) -> tuple[Progress, dict[int, Weights]]:
-    started = time.monotonic()
-    round_ = progress.round + 1
-    chosen = participants(recipe, len(data), round_)
-    jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-    average, changed, rows = RunningSum(), {}, []
-    for job, update in session.run(Broadcast(progress.shared), jobs):
-        assert isinstance(update, Update)
-        average.add(f"client {job.client}", update.upload, update.samples)
-        rows.append(update.metrics)
-        if update.private:
-            changed[job.client] = update.private
-        tell(Event("train", round_, recipe.settings.rounds, len(rows), len(jobs), {}))
-    metrics = {name: float(np.mean([row[name] for row in rows])) for name in (rows[0] if rows else ())}
-    seconds = time.monotonic() - started
-    tell(Event("train", round_, recipe.settings.rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
-    history = (*progress.history, {"round": round_, "clients": len(jobs), **metrics})
-    private = {**progress.private, **changed}
-    return Progress(round_, average.mean(), private, history), changed
+class _Stage:
+    """A session at work on a recipe, watched."""
+
+    def __init__(self, recipe: Recipe, session: Session, faults: FaultSettings, tell: Report) -> None:
+        self.recipe, self.session, self.faults, self.tell = recipe, session, faults, tell
+        self.shapes = {name: array.shape for name, array in recipe.initial().items()}
+
+    def one_round(self, clients: int, progress: Progress) -> tuple[Progress, dict[int, Weights]]:
+        """Train the clients drawn for the next round, and average what is usable."""
+        started = time.monotonic()
+        round_ = progress.round + 1
+        chosen = participants(self.recipe, clients, round_)
+        jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
+        check = partial(check_update, shapes=self.shapes, largest=self.faults.largest)
+        count, average = _Count(len(jobs), self), RunningSum()
+        changed: dict[int, Weights] = {}
+        rows: list[Mapping[str, float]] = []
+        broadcast = Broadcast(progress.shared)
+        for job, update in usable(self.session, broadcast, jobs, (Update,), check, self.faults, count.done):
+            average.add(update.upload, update.samples)
+            rows.append(update.metrics)
+            if update.private:
+                changed[job.client] = update.private
+            count.done(job)
+        names = dict.fromkeys(name for row in rows for name in row)
+        metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
+        seconds = time.monotonic() - started
+        rounds = self.recipe.settings.rounds
+        self.tell(Event("train", round_, rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
+        history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
+        return Progress(round_, average.mean(), {**progress.private, **changed}, history), changed
+
+    def conclude(self, clients: int, progress: Progress) -> list[ClientOutcome | Kept | None]:
+        """Add up what every client says of its data, send the sum to all, and collect their bundles."""
+        rounds, shared = self.recipe.settings.rounds, progress.shared
+        jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
+        check = partial(check_description, recipe=self.recipe)
+        count, sums, ready = _Count(clients, self), RunningSum(), []
+        for job, description in usable(
+            self.session, Broadcast(shared), jobs, (Description,), check, self.faults, count.done
+        ):
+            sums.add(description.upload)
+            ready.append(replace(job, task="conclude", private=description.private))
+            count.done(job)
+        outcomes: list[ClientOutcome | Kept | None] = [None] * clients
+        count, everyone = _Count(len(ready), self), Broadcast(shared, sums.total())
+        concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
+            self.session, everyone, ready, (ClientOutcome, Kept), lambda outcome: None, self.faults, count.done
+        )
+        for job, outcome in concluded:
+            outcomes[job.client] = outcome
+            count.done(job)
+        return outcomes
 
 
-def _conclude(
-    recipe: Recipe, data: FederatedData, session: Session, progress: Progress, tell: Report
-) -> tuple[ClientOutcome, ...]:
-    """Add up what every client says of its data, send the sum to all, and collect their bundles."""
-    rounds = recipe.settings.rounds
-    sums = RunningSum()
-    ready = []
-    jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(len(data))]
-    for job, description in session.run(Broadcast(progress.shared), jobs):
-        assert isinstance(description, Description)
-        sums.add(f"client {job.client}", description.upload)
-        ready.append(replace(job, task="conclude", private=description.private))
-        tell(Event("describe", rounds, rounds, len(ready), len(jobs), {}))
-    outcomes: list[ClientOutcome] = []
-    for _, outcome in session.run(Broadcast(progress.shared, sums.total()), ready):
-        assert isinstance(outcome, ClientOutcome)
-        outcomes.append(outcome)
-        tell(Event("conclude", rounds, rounds, len(outcomes), len(jobs), {}))
-    return tuple(outcomes)
+class _Count:
+    """Tells whoever watches how many clients are through."""
+
+    def __init__(self, clients: int, stage: _Stage) -> None:
+        self.through, self.clients, self.stage = 0, clients, stage
+
+    def done(self, job: Job, warning: str = "") -> None:
+        """Count one more, who failed if there is a warning."""
+        self.through += 1
+        rounds = self.stage.recipe.settings.rounds
+        self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning))
 
 
 def _data_spec(data: FederatedData) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from btfl.engines.base import Broadcast, Job, Result, Session, perform
+from btfl.engines.base import Broadcast, Failure, Job, Result, Session, attempt
 from btfl.engines.data import FederatedData
 from btfl.engines.pool import WorkerPool
 from btfl.recipes.base import Recipe
@@ -21,17 +21,17 @@ class LocalEngine:
     @contextmanager
     def open(self, recipe: Recipe, data: FederatedData) -> Iterator[Session]:
         """Start the workers; stop them at the end, whatever happens."""
-        with WorkerPool[tuple[Broadcast, Job], Result](self.workers, _perform, recipe, data) as pool:
+        with WorkerPool[tuple[Broadcast, Job], Result | Failure](self.workers, _attempt, recipe, data) as pool:
             yield _LocalSession(pool)
 
 
 class _LocalSession:
-    def __init__(self, pool: WorkerPool[tuple[Broadcast, Job], Result]) -> None:
+    def __init__(self, pool: WorkerPool[tuple[Broadcast, Job], Result | Failure]) -> None:
         self._pool = pool
 
-    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
         yield from zip(jobs, self._pool.map([(broadcast, job) for job in jobs]), strict=True)
 
 
-def _perform(recipe: Recipe, data: FederatedData, item: tuple[Broadcast, Job]) -> Result:
-    return perform(recipe, data, *item)
+def _attempt(recipe: Recipe, data: FederatedData, item: tuple[Broadcast, Job]) -> Result | Failure:
+    return attempt(recipe, data, *item)

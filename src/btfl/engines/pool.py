@@ -56,9 +56,7 @@ class WorkerPool(Generic[Item, Result]):
                 self.close()
                 deaths += 1
                 if deaths > _MOST_DEATHS:
-                    raise BtflError(
-                        "worker processes keep dying; is there enough memory? Try fewer workers"
-                    ) from None
+                    raise BtflError("worker processes keep dying; is there enough memory? Try fewer workers") from None
 
     def _in_order(self, items: Sequence[Item]) -> Iterator[Result]:
         executor = self._running()

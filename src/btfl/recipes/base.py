@@ -78,6 +78,10 @@ class Recipe(ABC):
     def describe(self, shared: Weights, private: Weights, data: ClientData) -> Description:
         """When training has ended, say what the client's data look like under the final model."""
 
+    def check_description(self, upload: Sums) -> None:
+        """Refuse, with an ``InputError``, sums that no client's data could give; the server asks before adding up."""
+        return
+
     @abstractmethod
     def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
         """Make the client's bundle from the final model and the sum of all descriptions."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from btfl.models import Network, build, load_arrays, to_arrays
+from btfl.bundle import ClientBundle
+from btfl.models import Network, load_arrays, to_arrays
 from btfl.recipes.base import ClientData, ClientOutcome, Description, Recipe, Sums, Update, Weights
 from btfl.recipes.images import extract
 from btfl.recipes.personal import as_linear_head, private_head, to_private
-from btfl.recipes.statistics import describe_features, make_bundle
-from btfl.recipes.training import Loss, plain_loss, train_head, train_network, workbench
+from btfl.recipes.statistics import check_sums, describe_features, make_bundle
+from btfl.recipes.training import Loss, first_network, plain_loss, train_head, train_network, workbench
 
 PERSONAL = "personal_head"
 
@@ -26,9 +27,7 @@ class FedAvg(Recipe):
 
     def initial(self) -> Weights:
         """Give the model's initial weights, a function of the seed."""
-        settings = self.settings
-        network = build(settings.model, self.image_shape, self.classes, settings.seed, **settings.model_options)
-        return to_arrays(network)
+        return to_arrays(first_network(self))
 
     def loss(self, data: ClientData) -> Loss:
         """Give what local training minimises."""
@@ -37,25 +36,40 @@ class FedAvg(Recipe):
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
         """Bring the personal head up to date, then train the model locally."""
         settings, network = self.settings, self.received(shared)
-        head = private_head(PERSONAL, network.head, private)
-        train_head(head, network, data.train, settings.personal_epochs, settings, "personal", round_, data.client)
+        private = self.personalise(round_, network, private, data)
         metrics = train_network(
             network, data.train, settings.local_epochs, settings, self.loss(data), "local", round_, data.client
         )
-        return Update(to_arrays(network), len(data.train), to_private(PERSONAL, head), metrics)
+        return Update(to_arrays(network), len(data.train), private, metrics)
 
     def describe(self, shared: Weights, private: Weights, data: ClientData) -> Description:
         """Personalise on the final model, and add up what its features look like."""
-        settings, network = self.settings, self.received(shared)
-        head = private_head(PERSONAL, network.head, private)
-        train_head(head, network, data.train, settings.personal_epochs, settings, "personal", "final", data.client)
+        network = self.received(shared)
+        private = self.personalise("final", network, private, data)
         features = extract(network, data.train.images)
-        return Description(describe_features(features, data.train.labels, self.classes), to_private(PERSONAL, head))
+        return Description(describe_features(features, data.train.labels, self.classes), private)
+
+    def check_description(self, upload: Sums) -> None:
+        """Refuse likelihoods, counts and sums that cannot be."""
+        check_sums(upload, self.classes, workbench(self).feature_size)
 
     def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
         """Measure what the test-time methods need, and fine-tune a copy of the model."""
         settings, network = self.settings, self.received(shared)
-        bundle = make_bundle(
+        bundle = self.bundle(network, private, data, everyone)
+        train_network(network, data.train, settings.finetune_epochs, settings, self.loss(data), "finetune", data.client)
+        return ClientOutcome(bundle, {"finetuned": to_arrays(network)})
+
+    def personalise(self, when: int | str, network: Network, private: Weights, data: ClientData) -> Weights:
+        """Train what is the client's own on the frozen network, in a round or at the end; give it back."""
+        head = private_head(PERSONAL, network.head, private)
+        epochs, settings = self.settings.personal_epochs, self.settings
+        train_head(head, network, data.train, epochs, settings, "personal", when, data.client)
+        return to_private(PERSONAL, head)
+
+    def bundle(self, network: Network, private: Weights, data: ClientData, everyone: Sums) -> ClientBundle:
+        """Measure the final model on the client's data."""
+        return make_bundle(
             as_linear_head(network.head),
             as_linear_head(private_head(PERSONAL, network.head, private)),
             extract(network, data.train.images),
@@ -64,10 +78,6 @@ class FedAvg(Recipe):
             everyone,
             {"client": data.client, "recipe": self.name},
         )
-        train_network(
-            network, data.train, settings.finetune_epochs, settings, self.loss(data), "finetune", data.client
-        )
-        return ClientOutcome(bundle, {"finetuned": to_arrays(network)})
 
     def received(self, shared: Weights) -> Network:
         """Give the network the server sent, to work on."""

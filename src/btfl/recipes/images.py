@@ -41,7 +41,8 @@ def crop_and_flip(images: Images, rng: np.random.Generator) -> Images:
     columns = rng.integers(2 * pad_x + 1, size=(count, 1)) + np.arange(width)
     mirrored = rng.random(count) < 0.5
     columns[mirrored] = columns[mirrored, ::-1]
-    return padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    moved: Images = padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return moved
 
 
 @torch.no_grad()

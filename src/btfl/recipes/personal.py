@@ -18,7 +18,7 @@ def private_head(name: str, like: nn.Linear, private: Weights, *, from_zero: boo
         head = nn.Linear(like.in_features, like.out_features, like.bias is not None)
     prefix = f"{name}."
     own = {key.removeprefix(prefix): array for key, array in private.items() if key.startswith(prefix)}
-    first = {key: array * (not from_zero) for key, array in to_arrays(like).items()}
+    first = {key: np.zeros_like(array) if from_zero else array for key, array in to_arrays(like).items()}
     load_arrays(head, own or first)
     return head
 

@@ -9,13 +9,16 @@ from btfl.errors import UnknownNameError
 from btfl.recipes.base import Recipe
 from btfl.recipes.settings import TrainingSettings
 
-RECIPES: Mapping[str, str] = {"fedavg": "btfl.recipes.fedavg:FedAvg"}
+RECIPES: Mapping[str, str] = {
+    "fedavg": "btfl.recipes.fedavg:FedAvg",
+    "balanced": "btfl.recipes.balanced:Balanced",
+    "fedrep": "btfl.recipes.fedrep:FedRep",
+    "ttt": "btfl.recipes.ttt:TTT",
+}
 """Name -> ``module:Class``, imported when asked for."""
 
 
-def make_recipe(
-    name: str, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int
-) -> Recipe:
+def make_recipe(name: str, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> Recipe:
     """Make a recipe for images and classes of this kind."""
     if name not in RECIPES:
         raise UnknownNameError("recipe", name, RECIPES)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from btfl.bayes.evidence import entropy, log_softmax
 from btfl.bayes.likelihood import DiscretisedLikelihood
 from btfl.bundle import ClientBundle
+from btfl.errors import InputError
 from btfl.heads import LinearHead
 from btfl.recipes.base import ClientData, Sums
 
@@ -33,6 +34,33 @@ def describe_features(features: Features, labels: NDArray[np.int64], classes: in
         "class_counts": counts,
         "class_feature_sums": class_sums,
     }
+
+
+def check_sums(upload: Sums, classes: int, dimensions: int) -> None:
+    """Refuse sums that ``describe_features`` could not have given for features of this kind."""
+    shapes = {
+        "clients": (1,),
+        "samples": (1,),
+        "zero_frequencies": (dimensions,),
+        "class_counts": (classes,),
+        "class_feature_sums": (classes, dimensions),
+    }
+    for name, shape in shapes.items():
+        if name not in upload:
+            raise InputError(f"{name} is missing")
+        if upload[name].shape != shape:
+            raise InputError(f"{name} has the shape {upload[name].shape}, not {shape}")
+        if not np.isfinite(upload[name]).all():
+            raise InputError(f"{name} holds NaN or infinite values")
+        if (upload[name] < 0).any():
+            raise InputError(f"{name} must not be negative, not {upload[name].min():g}")
+    if (upload["zero_frequencies"] > 1).any():
+        raise InputError(f"zero_frequencies are shares from 0 to 1, not {upload['zero_frequencies'].max():g}")
+    samples, counts = float(upload["samples"][0]), upload["class_counts"]
+    if upload["clients"][0] != 1:
+        raise InputError(f"a client speaks for itself alone, not for {upload['clients'][0]:g} clients")
+    if samples < 1 or (counts != np.rint(counts)).any() or counts.sum() != samples:
+        raise InputError(f"class_counts must be whole numbers that add up to the {samples:g} samples")
 
 
 def global_likelihood(everyone: Sums) -> DiscretisedLikelihood:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -34,15 +34,12 @@ def plain_loss(settings: TrainingSettings) -> Loss:
 
 @lru_cache(maxsize=4)
 def _workbench(model: str, options: str, image_shape: tuple[int, int, int], classes: int) -> Network:
-    import json
-
-    return build(model, image_shape, classes, 0, **json.loads(options)).to(memory_format=torch.channels_last)
+    network = build(model, image_shape, classes, 0, **json.loads(options))
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def workbench(recipe: Recipe) -> Network:
     """Give a network of the recipe's shape to load weights into: one a process, its content is the caller's."""
-    import json
-
     settings = recipe.settings
     options = json.dumps(dict(settings.model_options), sort_keys=True)
     return _workbench(settings.model, options, recipe.image_shape, recipe.classes)
@@ -57,9 +54,7 @@ def first_network(recipe: Recipe) -> Network:
 def make_optimiser(settings: TrainingSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Give a fresh optimiser; momentum and moments start anew in every round, as clients come and go."""
     if settings.optimiser == "adam":
-        return torch.optim.Adam(
-            parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-        )
+        return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     return torch.optim.SGD(
         parameters,
         lr=settings.learning_rate,
@@ -94,7 +89,7 @@ def train_network(
                 features = network.features(images)
                 logits = network.head(features)
                 value = loss(features, logits, labels)
-                value.backward()
+                value.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 total += float(value.detach()) * len(labels)
                 right += int((logits.detach().argmax(1) == labels).sum())
@@ -110,7 +105,10 @@ def train_head(
     *purpose: str | int,
     onto: nn.Linear | None = None,
 ) -> None:
-    """Train a head alone, on the features of a frozen extractor; ``onto``: its logits are added to this frozen head's."""
+    """Train a head alone, on the features of a frozen extractor.
+
+    ``onto``: its logits are added to those of this frozen head.
+    """
     network.eval()
     optimiser = make_optimiser(settings, head.parameters())
     rng = generator(settings.seed, *purpose)
@@ -121,10 +119,5 @@ def train_head(
                 base = None if onto is None else onto(features)
             optimiser.zero_grad(set_to_none=True)
             logits = head(features) if base is None else base + head(features)
-            nn.functional.cross_entropy(logits, labels).backward()
+            nn.functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-
-
-def finite(metrics: dict[str, float]) -> bool:
-    """Whether training has stayed finite."""
-    return bool(np.isfinite(list(metrics.values())).all())

@@ -1,0 +1,36 @@
+# Nothing is needed first but Python 3.11+ and make. `make demo` and `make test` set everything up themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# A build that fits every machine, and no network once it is installed.
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test lint format bench clean
+help:  ## say what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("btfl needs Python 3.11 or newer, not " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint constraints.txt torch
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	@touch $@
+
+demo: $(READY)  ## train on handwritten digits, compare the methods, write a report
+	$(BIN)/btfl demo
+
+test: $(READY)  ## run the tests
+	$(BIN)/python -m pytest -n auto
+
+lint: $(READY)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what was made
+	rm -rf $(VENV) runs dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

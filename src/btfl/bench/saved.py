@@ -1,0 +1,153 @@
+"""A run on disk: ``run.json`` says what it is; the tables beside it hold what it found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from btfl import __version__
+from btfl.adapters.registry import Method
+from btfl.bench.experiment import Experiment
+from btfl.data.source import Source
+from btfl.data.streams import Manifest
+from btfl.errors import StorageError
+from btfl.storage import read_json
+
+KIND, VERSION = "btfl run", 1
+RECORD, RESULTS, SAMPLES = "run.json", "results.parquet", "samples.parquet"
+
+
+def run_id(experiment: Experiment) -> str:
+    """Name a run by what it is: name, seed, and a hash of every setting but the place of the data."""
+    settings = json.dumps(experiment.model_dump(mode="json", exclude={"root"}), sort_keys=True)
+    return f"{experiment.name}-s{experiment.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+
+
+def describe_run(
+    experiment: Experiment, source: Source, manifest: Manifest, methods: tuple[Method, ...]
+) -> dict[str, Any]:
+    """Give what ``run.json`` holds: everything needed to trace a number, and no time."""
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "btfl": __version__,
+        "run": run_id(experiment),
+        "experiment": experiment.model_dump(mode="json"),
+        "training": experiment.training_settings().as_dict(),
+        "data": {
+            "source": source.name,
+            "images": len(source.pool),
+            "classes": len(source.classes),
+            "image_shape": list(source.image_shape),
+            "fingerprint": manifest.source_fingerprint,
+            "shift": manifest.shift_name,
+            "shift_fingerprint": manifest.shift_fingerprint,
+            "notes": list(source.notes),
+        },
+        "streams": {"hash": manifest.hash, "seed": manifest.seed, **asdict(manifest.settings)},
+        "methods": [_describe_method(method, experiment.test_batch) for method in methods],
+    }
+
+
+def constants(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the columns of ``results.parquet`` that are the same for the whole run."""
+    experiment, data = record["experiment"], record["data"]
+    return {
+        "run": record["run"],
+        "seed": experiment["seed"],
+        "dataset": data["source"],
+        "shift": data["shift"] or "none",
+        "model": experiment["model"],
+        "partition": experiment["partition"],
+        "alpha": float(experiment["alpha"]),
+        "split": experiment["split"],
+        "manifest": record["streams"]["hash"],
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRun:
+    """A finished run, read back."""
+
+    folder: Path
+    record: Mapping[str, Any]
+    rows: pd.DataFrame
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """Every sample; read when it is asked for."""
+        return _read_table(self.folder / SAMPLES)
+
+    @property
+    def experiment(self) -> Mapping[str, Any]:
+        """The settings it was run with."""
+        return self.record["experiment"]  # type: ignore[no-any-return]
+
+    @property
+    def name(self) -> str:
+        """The folder's name, by which a reader finds it."""
+        return self.folder.resolve().name
+
+    @property
+    def seed(self) -> int:
+        """What its random choices follow from."""
+        return int(self.experiment["seed"])
+
+    @property
+    def manifest_hash(self) -> str:
+        """Hash of its streams."""
+        return str(self.record["streams"]["hash"])
+
+    @property
+    def left_out(self) -> list[str]:
+        """Titles of methods that were asked for but do not suit the model."""
+        present = set(self.rows["method"])
+        return [method["title"] for method in self.record["methods"] if method["name"] not in present]
+
+
+def load_run(folder: str | Path) -> SavedRun:
+    """Read a finished run, or say what is missing."""
+    folder = Path(folder)
+    path = folder / RECORD
+    if not path.exists():
+        raise StorageError(f"{folder} is not a finished run: it has no {RECORD}; make one with `btfl bench`")
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("kind") != KIND:
+        raise StorageError(f"{path} does not describe a benchmark run")
+    if record.get("version") != VERSION:
+        raise StorageError(
+            f"{path} has format version {record.get('version')!r}; this btfl reads version {VERSION}. "
+            "Run `btfl bench` again; what is trained already is not trained again"
+        )
+    return SavedRun(folder, record, _read_table(folder / RESULTS))
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except FileNotFoundError:
+        raise StorageError(f"{path} does not exist: run `btfl bench` again to write it") from None
+    except (OSError, ValueError) as error:  # pyarrow's own errors derive from these
+        raise StorageError(f"{path} is damaged: {error}") from None
+
+
+def _describe_method(method: Method, test_batch: int) -> dict[str, Any]:
+    adapter = method.adapter_class()
+    return {
+        "name": method.name,
+        "title": method.title,
+        "adapter": method.adapter,
+        "settings": dict(method.settings),
+        "recipe": method.trained_with,
+        "takes": adapter.takes,
+        "paper": adapter.paper,
+        "summary": adapter.summary,
+        "test_batch": method.test_batch or test_batch,
+    }

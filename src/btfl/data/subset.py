@@ -1,0 +1,36 @@
+"""A smaller pool of the same kind: fewer images, the same mix of classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from btfl.data.source import LabelledImages, Source
+from btfl.errors import InputError
+from btfl.randomness import generator
+
+
+def take(source: Source, samples: int) -> Source:
+    """Keep so many images of the pool, each class by its share.
+
+    Which ones is the same for every seed of a run, so that seeds differ in how images are dealt, not in the images.
+    """
+    labels, total = source.pool.labels, len(source.pool)
+    if samples < 1:
+        raise InputError(f"samples is how many images to keep, at least 1, not {samples}")
+    if samples >= total:
+        return source
+    order = generator(0, "subset").permutation(total)
+    # Sorting by rank within the class, as a share of the class, takes from all classes evenly.
+    rank = np.empty(total)
+    for label in np.unique(labels):
+        of_class = order[labels[order] == label]
+        rank[of_class] = (np.arange(len(of_class)) + 0.5) / len(of_class)
+    kept = np.sort(order[np.argsort(rank[order], kind="stable")][:samples])
+    return replace(
+        source,
+        pool=LabelledImages(source.pool.images[kept], labels[kept]),
+        domains=None if source.domains is None else source.domains[kept],
+        notes=(*source.notes, f"only {samples:,} of the {total:,} images were used"),
+    )

@@ -1,0 +1,23 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: timings and sums do not depend on the machine's cores
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from btfl import ClientBundle
+from making import make_bundle
+
+settings.register_profile(
+    "btfl", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("btfl")
+
+
+@pytest.fixture
+def bundle() -> ClientBundle:
+    return make_bundle()

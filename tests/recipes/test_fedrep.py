@@ -1,0 +1,141 @@
+"""FedRep: the extractor travels, the head stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from btfl.adapters.registry import find_method
+from btfl.data.digits import load
+from btfl.data.partition import PartitionSettings, make_partition
+from btfl.engines.base import Broadcast, Job, Result, Session
+from btfl.engines.data import FederatedData
+from btfl.engines.federation import train_federation
+from btfl.engines.local import LocalEngine
+from btfl.engines.trained import TrainedFederation
+from btfl.models import to_arrays
+from btfl.recipes.base import Description, Recipe, Update
+from btfl.recipes.fedrep import FedRep
+from btfl.recipes.images import extract, logits
+from btfl.recipes.settings import TrainingSettings
+from btfl.recipes.training import train_head
+
+SETTINGS = TrainingSettings.for_model("mlp", rounds=2, local_epochs=2)
+
+
+@dataclass
+class Wire:
+    """An engine that works as another does, and writes down everything that passes between server and clients."""
+
+    engine: LocalEngine = field(default_factory=LocalEngine)
+    sent: list[Broadcast] = field(default_factory=list)
+    returned: list[Update | Description] = field(default_factory=list)
+
+    @contextmanager
+    def open(self, recipe: Recipe, data: FederatedData) -> Iterator[Session]:
+        with self.engine.open(recipe, data) as session:
+            yield _Tapped(session, self)
+
+
+@dataclass
+class _Tapped:
+    session: Session
+    wire: Wire
+
+    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+        self.wire.sent.append(broadcast)
+        for job, result in self.session.run(broadcast, jobs):
+            if isinstance(result, Update | Description):
+                self.wire.returned.append(result)
+            yield job, result
+
+
+@pytest.fixture(scope="module")
+def data() -> FederatedData:
+    source = load(shift="none")
+    return FederatedData(source, make_partition(source, PartitionSettings(clients=5, alpha=0.3), seed=1))
+
+
+@pytest.fixture(scope="module")
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture(scope="module")
+def trained(data: FederatedData, wire: Wire) -> TrainedFederation:
+    return train_federation(FedRep(SETTINGS, (8, 8, 1), 10), data, wire)
+
+
+def test_the_head_is_in_nothing_that_passes_over_the_wire(trained: TrainedFederation, wire: Wire) -> None:
+    assert len([item for item in wire.returned if isinstance(item, Update)]) == 2 * 5
+    head_shape = trained.client(0).bundle.personal_head.weight.shape
+    heads = [item.private["head.weight"] for item in wire.returned]
+    for passed in (*(item.upload for item in wire.returned), *(b.shared for b in wire.sent), trained.shared):
+        assert not [name for name in passed if "head" in name]
+        for name, array in passed.items():
+            if array.shape == head_shape and name != "class_feature_sums":  # those have the shape, but are features
+                assert not any(np.array_equal(array, head) for head in heads)
+    assert all(name.startswith("extractor.") for name in trained.shared)
+
+
+def test_every_client_has_a_head_of_its_own(trained: TrainedFederation) -> None:
+    heads = [outcome.bundle.personal_head.weight for outcome in trained.outcomes]
+    for number, head in enumerate(heads):
+        assert all(np.abs(head - other).max() > 1e-3 for other in heads[:number])
+
+
+def test_both_heads_of_the_bundle_are_the_private_one(trained: TrainedFederation) -> None:
+    bundle = trained.client(3).bundle
+    np.testing.assert_array_equal(bundle.global_head.weight, bundle.personal_head.weight)
+
+
+def test_the_head_is_trained_first_and_the_extractor_under_it(data: FederatedData) -> None:
+    recipe, own = FedRep(SETTINGS, (8, 8, 1), 10), data.of(0, 1)
+    shared = recipe.initial()
+    update = recipe.train(1, shared, {}, own)
+    assert any(np.abs(update.upload[name] - shared[name]).max() > 1e-4 for name in shared)
+    # The head that is kept was trained on the extractor that was received, and stood still while that moved on.
+    network = recipe.assembled(shared, {})
+    train_head(network.head, network, own.train, SETTINGS.local_epochs, SETTINGS, "head", 1, 0)
+    np.testing.assert_array_equal(to_arrays(network)["head.weight"], update.private["head.weight"])
+
+
+def test_the_head_lives_through_the_rounds(data: FederatedData) -> None:
+    recipe = FedRep(SETTINGS, (8, 8, 1), 10)
+    shared, own = recipe.initial(), data.of(0, 1)
+    first = recipe.train(1, shared, {}, own)
+    again = recipe.train(2, shared, first.private, own)
+    from_scratch = recipe.train(2, shared, {}, own)
+    assert not np.array_equal(again.private["head.weight"], from_scratch.private["head.weight"])
+
+
+def test_features_come_from_fedreps_own_extractor(trained: TrainedFederation, data: FederatedData) -> None:
+    client = trained.client(1)
+    own = data.of(1, 2)
+    features = extract(client.extractor(), own.validation.images)
+    np.testing.assert_allclose(features, client.bundle.statistics["validation_features"], atol=1e-5)
+    whole = client.network("personal")
+    answers = find_method("fedrep").build(client).predict(features.astype(np.float64))
+    assert (answers.argmax(1) == logits(whole, own.validation.images).argmax(1)).all()
+
+
+def test_it_learns_the_clients_own_label_mix(trained: TrainedFederation) -> None:
+    right = []
+    for number in range(5):
+        client = trained.client(number)
+        statistics = client.bundle.statistics
+        answers = find_method("fedrep").build(client).predict(statistics["validation_features"].astype(np.float64))
+        right.append((answers.argmax(1) == statistics["validation_labels"]).mean())
+    assert np.mean(right) > 0.85
+
+
+def test_it_survives_being_saved(trained: TrainedFederation, tmp_path: Path) -> None:
+    trained.save(tmp_path)
+    again = TrainedFederation.load(tmp_path).client(4)
+    for name, array in to_arrays(again.extractor()).items():
+        np.testing.assert_array_equal(array, trained.client(4).networks["personal"][name])
