@@ -60,7 +60,7 @@ def save_record(folder: Path, name: str, kind: str, version: int, fields: Mappin
 
     The tensors are written first, under a new name; replacing the JSON is the one step that makes them count.
     """
-    content = safetensors_save({key: np.ascontiguousarray(value) for key, value in arrays.items()})
+    content = safetensors_save({key: np.asarray(value, order="C") for key, value in arrays.items()})
     digest = hashlib.sha256(content).hexdigest()
     tensors = f"{name}-{digest[:16]}.safetensors"
     write_atomically(folder / tensors, content)

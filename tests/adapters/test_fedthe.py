@@ -82,7 +82,9 @@ def brute_force(objective: Objective, points: int = 2001) -> tuple[Floats, NDArr
     grid = np.linspace(0.0, 1.0, points)
     values = np.stack([objective.value(np.full(len(objective.to_global), e)) for e in grid])
     turns = np.diff(np.sign(np.diff(values, axis=0)), axis=0)
-    return grid[values.argmin(axis=0)], (turns >= 0).all(axis=0)
+    best: Floats = grid[values.argmin(axis=0)]
+    one_valley: NDArray[np.bool_] = np.all(turns >= 0, axis=0)
+    return best, one_valley
 
 
 def test_with_many_steps_it_ends_where_a_brute_force_search_does() -> None:
@@ -101,23 +103,34 @@ def test_with_its_twenty_steps_it_comes_close() -> None:
     objective = random_objective(500, seed=4)
     best, one_valley = brute_force(objective)
     found = minimise(objective, 20, 0.1)
-    least, begun = objective.value(best), objective.value(np.full(500, 0.5))
-    # Twenty steps of 0.1 reach 0.98 at most. What is gained is nearly all there is to gain.
+    # Twenty steps of 0.1 reach 0.98 at most.
     assert found.min() > 0.017
     assert found.max() < 0.983
-    gain = (begun - objective.value(found))[one_valley]
-    possible = (begun - least)[one_valley]
-    assert (gain > -1e-9).all()
-    assert (np.abs(found - best)[one_valley] < 0.1).mean() > 0.9
-    assert gain.sum() > 0.95 * possible.sum()
+    assert np.abs(found - best)[one_valley].max() < 0.1
+    begun = objective.value(np.full(500, 0.5))
+    gained, possible = begun - objective.value(found), begun - objective.value(best)
+    assert gained[one_valley].sum() > 0.9 * possible[one_valley].sum()
 
 
 def test_two_unsure_heads_that_agree_on_one_class_are_best_mixed() -> None:
     # Each wavers between the first class and another one; only together are they sure.
-    objective = Objective(np.array([[3.0, 3.0, 0.0]]), np.array([[3.0, 0.0, 3.0]]), np.array([1.0]), np.array([1.0]))
+    objective = wavering(to_global=1.0, to_local=1.0)
     best, _ = brute_force(objective)
     assert best[0] == pytest.approx(0.5, abs=1e-3)
     assert minimise(objective, 20, 0.1)[0] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_the_further_from_everyones_features_the_less_the_global_head_weighs() -> None:
+    distances = np.linspace(0.8, 1.2, 9)
+    found = [minimise(wavering(distance, to_local=1.0), 3000, 0.1)[0] for distance in distances]
+    best = [brute_force(wavering(distance, to_local=1.0))[0][0] for distance in distances]
+    np.testing.assert_allclose(found, best, atol=1e-3)
+    assert (np.diff(found) < -0.005).all()
+
+
+def wavering(to_global: float, to_local: float) -> Objective:
+    one, other = np.array([[10.0, 10.0, 0.0]]), np.array([[10.0, 0.0, 10.0]])
+    return Objective(one, other, np.array([to_global]), np.array([to_local]))
 
 
 def test_where_the_heads_disagree_the_nearer_features_head_wins() -> None:
@@ -128,19 +141,6 @@ def test_where_the_heads_disagree_the_nearer_features_head_wins() -> None:
         trace = method.trace
         assert trace["lambda_s"][0] < 0.05
         assert trace["e"][0] > 0.95 if towards_global else trace["e"][0] < 0.05
-
-
-def test_the_further_from_the_clients_own_features_the_more_the_global_head_weighs() -> None:
-    # The heads agree by half, so that both parts of the objective count. A twentieth of the way to everyone's mean
-    # changes logits and entropies little, but whose features are nearer turns over on the way.
-    method = FedThe(client(((1.0, 1.4, 0.0), (1.4, 1.0, 0.0)), ((1.4, 1.0, 0.0), (1.0, 1.4, 0.0))), steps=5)
-    weights = []
-    for share in np.linspace(0.3, 0.7, 9):
-        method.reset()
-        method.predict(((1 - share) * LOCAL + share * EVERYONE)[None])
-        weights.append(float(method.trace["e"][0]))
-    assert weights[0] < 0.5 < weights[-1]
-    assert all(after >= before - 1e-9 for before, after in zip(weights, weights[1:], strict=False))
 
 
 @pytest.mark.parametrize("sure", ["global", "personal"])
@@ -159,6 +159,11 @@ def test_it_mixes_logits_and_begins_at_one_half() -> None:
     middle = 0.5 * (bundle.global_head.logits(z) + bundle.personal_head.logits(z))
     np.testing.assert_allclose(method.predict(z), np.exp(log_softmax(middle)), atol=1e-12)
     np.testing.assert_array_equal(method.trace["e"], [0.5])
+
+
+def history_of(method: FedThe) -> Floats:
+    assert method._history is not None
+    return method._history
 
 
 def stream(samples: int = 97) -> Floats:
@@ -184,27 +189,28 @@ def test_the_history_is_a_moving_average_that_every_sample_enters() -> None:
     method = FedThe(client(), alpha=0.25)
     for z in ([8.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 4.0]):
         method.predict(np.array([z]))
-    np.testing.assert_allclose(method._history, [4.5, 0.75, 1.0])
+    np.testing.assert_allclose(history_of(method), [4.5, 0.75, 1.0])
 
 
 def test_the_releases_history_stands_still_at_a_batch_of_one() -> None:
     method = FedThe(client(), alpha=0.25, history="release")
     for z in ([8.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 4.0]):
         method.predict(np.array([z]))
-    np.testing.assert_allclose(method._history, [8.0, 0.0, 0.0])
+    np.testing.assert_allclose(history_of(method), [8.0, 0.0, 0.0])
     method.predict(np.array([[0.0, 9.0, 0.0], [0.0, 4.0, 0.0]]))  # the first of a later batch does not enter
-    np.testing.assert_allclose(method._history, [6.0, 1.0, 0.0])
+    np.testing.assert_allclose(history_of(method), [6.0, 1.0, 0.0])
 
 
 def test_what_came_before_sways_the_weights_until_it_is_reset() -> None:
-    method, z = FedThe(client()), (0.5 * (LOCAL + EVERYONE))[None]
+    method, z = FedThe(client()), (0.55 * LOCAL + 0.45 * EVERYONE)[None]
     fresh = run(method, z, 1)
     method.reset()
     run(method, np.repeat(EVERYONE[None], 20, axis=0), 32)
     after_external = run(method, z, 1)
     method.reset()
     again = run(method, z, 1)
-    assert after_external[0] > fresh[0] + 0.1
+    assert fresh[0] < 0.1
+    assert after_external[0] > 0.9
     np.testing.assert_array_equal(again, fresh)
 
 

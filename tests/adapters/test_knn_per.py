@@ -62,9 +62,7 @@ def test_with_fewer_samples_than_neighbours_all_are_asked_and_far_away_nothing_u
 def test_at_mix_0_it_is_the_model_itself() -> None:
     method = KnnPer(client(TRAIN, LABELS), mix=0.0)
     queries = np.random.default_rng(0).random((50, 2)) * 6
-    np.testing.assert_array_equal(
-        method.predict(queries), probabilities(method.client.bundle.global_head, queries)
-    )
+    np.testing.assert_array_equal(method.predict(queries), probabilities(method.client.bundle.global_head, queries))
 
 
 def test_in_between_it_lies_between_the_model_and_its_neighbours() -> None:

@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from btfl.adapters.registry import find_method
 from btfl.bayes.evidence import log_softmax
-from btfl.data.digits import load
-from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.source import LabelledImages
-from btfl.engines.data import FederatedData
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.engines.trained import TrainedFederation
@@ -24,19 +21,14 @@ from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.images import logits as logits_of
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.training import plain_loss
+from small import digits, train_small
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=3, local_epochs=2)
 
 
 @pytest.fixture(scope="module")
-def data() -> FederatedData:
-    source = load(shift="none")
-    return FederatedData(source, make_partition(source, PartitionSettings(clients=5, alpha=0.3), seed=1))
-
-
-@pytest.fixture(scope="module")
-def trained(data: FederatedData) -> TrainedFederation:
-    return train_federation(Balanced(SETTINGS, (8, 8, 1), 10), data, LocalEngine())
+def trained() -> TrainedFederation:
+    return train_small("balanced", rounds=3)
 
 
 def random_batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -63,8 +55,8 @@ def test_it_keeps_the_pull_on_the_features_if_that_is_asked_for() -> None:
 
 def test_the_best_constant_logits_say_nothing_of_the_label_mix() -> None:
     # With nothing to see but the label mix, the plain loss is least where the softmax repeats the mix, and the balanced
-    # one where it is the same for all classes: the mix is in the counts already. (The one added to each count is why the
-    # counts here are large.)
+    # one where it is the same for all classes: the mix is in the counts already. (They are large, so that the one added
+    # to each does not matter.)
     counts = np.array([9000, 900, 90])
     labels = torch.from_numpy(np.repeat(np.arange(3), counts))
 
@@ -108,10 +100,10 @@ def test_a_class_the_client_has_never_seen_leaves_everything_finite() -> None:
     assert torch.isfinite(logits.grad).all()
 
 
-def test_the_global_model_favours_a_clients_common_classes_less_than_fedavgs(data: FederatedData) -> None:
+def test_the_global_model_favours_a_clients_common_classes_less_than_fedavgs() -> None:
     # One client alone, with two digits, one nine times as common: how much of its softmax does each model give to the
     # common one, where half of the samples are of either?
-    pool = data.source.pool
+    pool = digits().source.pool
     rows = {digit: np.flatnonzero(pool.labels == digit) for digit in (3, 8)}
     part = np.concatenate([rows[3][:90], rows[8][:10]])
     own = LabelledImages(pool.images[part], pool.labels[part])
@@ -126,27 +118,27 @@ def test_the_global_model_favours_a_clients_common_classes_less_than_fedavgs(dat
     assert shares["balanced"] < shares["fedavg"] - 0.05
 
 
-def test_no_private_head_is_uploaded_and_both_are_kept(data: FederatedData) -> None:
+def test_no_private_head_is_uploaded_and_both_are_kept() -> None:
     recipe = Balanced(SETTINGS, (8, 8, 1), 10)
-    update = recipe.train(1, recipe.initial(), {}, data.of(0, 1))
+    update = recipe.train(1, recipe.initial(), {}, digits().of(0, 1))
     assert set(update.upload) == set(recipe.initial())
     assert set(update.private) == {"personal_head.weight", "rod_head.weight"}
 
 
-def test_private_heads_do_not_move_the_global_model(data: FederatedData) -> None:
+def test_private_heads_do_not_move_the_global_model() -> None:
     # The upload does not depend on what the private heads are, nor on how long they are trained.
     uploads = []
     for epochs in (0, 3):
         settings = TrainingSettings.for_model("mlp", rounds=1, local_epochs=1, personal_epochs=epochs)
         recipe = Balanced(settings, (8, 8, 1), 10)
-        uploads.append(recipe.train(1, recipe.initial(), {}, data.of(0, 1)).upload)
+        uploads.append(recipe.train(1, recipe.initial(), {}, digits().of(0, 1)).upload)
     for name, array in uploads[0].items():
         np.testing.assert_array_equal(array, uploads[1][name])
 
 
-def test_fedrods_head_begins_as_no_correction_at_all(data: FederatedData) -> None:
+def test_fedrods_head_begins_as_no_correction_at_all() -> None:
     settings = TrainingSettings.for_model("mlp", rounds=1, local_epochs=1, personal_epochs=0)
-    trained = train_federation(Balanced(settings, (8, 8, 1), 10), data, LocalEngine())
+    trained = train_federation(Balanced(settings, (8, 8, 1), 10), digits(), LocalEngine())
     client = trained.client(0)
     features = client.bundle.statistics["train_features"].astype(np.float64)
     by_sum = find_method("fedrod").build(client).predict(features)
@@ -157,13 +149,13 @@ def test_fedrod_fits_the_clients_own_validation_samples_better_than_the_global_h
     trained: TrainedFederation,
 ) -> None:
     likelihoods = {"fedavg": 0.0, "fedrod": 0.0}
-    for number in range(5):
+    for number in range(4):
         client = trained.client(number)
         statistics = client.bundle.statistics
         features, labels = statistics["validation_features"], statistics["validation_labels"]
         for name in likelihoods:
             answers = find_method(name).build(client).predict(features.astype(np.float64))
-            likelihoods[name] += float(np.log(answers[np.arange(len(labels)), labels]).mean()) / 5
+            likelihoods[name] += float(np.log(answers[np.arange(len(labels)), labels]).mean()) / 4
     assert likelihoods["fedrod"] > likelihoods["fedavg"] + 0.05
 
 

@@ -8,9 +8,9 @@
   history is a moving average of the stream's features, history <- alpha * z + (1 - alpha) * history.
 - lambda_s is the cosine of the two heads' probabilities: where they agree entropy decides, where not the features.
 
-e is found as in the authors' program: Adam on two weights under a softmax, both beginning at 1, so that e begins at 1/2;
-the learning rate is ten times that of training. What is mixed is logits. The two weights' gradients are opposite, so
-one number moves for both, and every sample has its own Adam: no sample's e depends on its neighbours in a batch.
+e is found as in the authors' program: Adam on two weights under a softmax, both beginning at 1, so that e begins at one
+half; the learning rate is ten times that of training. What is mixed is logits. The two weights' gradients are opposite,
+so one number moves for both, and every sample has its own Adam: its e does not depend on its neighbours in a batch.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Objective:
     def similarity(self) -> Floats:
         """lambda_s, the cosine of both heads' probabilities."""
         one, other = np.exp(log_softmax(self.by_global)), np.exp(log_softmax(self.by_personal))
-        return (one * other).sum(axis=1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1))
+        similarity: Floats = (one * other).sum(axis=1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1))
+        return similarity
 
     def mixed(self, e: Floats) -> Floats:
         """Give the mixed logits."""
@@ -68,7 +69,8 @@ class Objective:
         """Give its derivative by e: that of the entropy is minus the covariance of log p and the heads' difference."""
         log_p = log_softmax(self.mixed(e))
         p, difference = np.exp(log_p), self.by_global - self.by_personal
-        covariance = (p * log_p * difference).sum(axis=1) - (p * log_p).sum(axis=1) * (p * difference).sum(axis=1)
+        covariance: Floats = (p * log_p * difference).sum(axis=1)
+        covariance -= (p * log_p).sum(axis=1) * (p * difference).sum(axis=1)
         return -self.similarity * covariance + (1 - self.similarity) * (self.to_global - self.to_local)
 
 
@@ -98,9 +100,9 @@ def _share(moved: Floats) -> Floats:
 class FedThe(Adapter):
     """Mixes the heads' logits so that the answer is sure and the features fit the head's training data.
 
-    ``history="paper"``: every sample enters the moving average, so it does not matter how the stream is cut into batches.
-    ``"release"``: the first sample of each batch but the stream's first does not enter it, as in the authors' program;
-    at a batch of one the history is then the stream's first sample for ever.
+    ``history="paper"``: every sample enters the moving average, so it does not matter how the stream is cut into
+    batches. ``"release"``: the first sample of each batch but the stream's first does not enter it, as in the authors'
+    program; at a batch of one the history is then the stream's first sample for ever.
     """
 
     recipe: ClassVar[str] = "balanced"

@@ -19,7 +19,8 @@ from btfl.adapters.base import Floats, Takes
 from btfl.adapters.checks import check_count, check_positive
 from btfl.adapters.client import DeployedClient
 from btfl.adapters.fedthe import FedThe, History
-from btfl.adapters.tuning import Snapshot, draws_for, marginal_entropy, plain_sgd
+from btfl.adapters.memo import marginal_entropy
+from btfl.adapters.tuning import Snapshot, draws_for, plain_sgd
 from btfl.bayes.evidence import log_softmax
 from btfl.data.source import Images
 from btfl.heads import LinearHead
@@ -99,6 +100,8 @@ class FedThePlus(FedThe):
 
 def _as_module(head: LinearHead) -> nn.Linear:
     arrays = {"weight": head.weight} if head.bias is None else {"weight": head.weight, "bias": head.bias}
-    module = skip_init(nn.Linear, head.dimensions, head.classes, bias=head.bias is not None)
+    module: nn.Linear = skip_init(  # type: ignore[no-untyped-call]
+        nn.Linear, head.dimensions, head.classes, bias=head.bias is not None
+    )
     load_arrays(module, arrays)
     return module

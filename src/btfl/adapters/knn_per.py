@@ -82,4 +82,5 @@ def nearest_labels(
         weights = np.exp(-(distances - distances.min(axis=1, keepdims=True)) / scale)
         rows = np.arange(start, start + len(chunk))[:, None]
         np.add.at(result, (rows, labels[nearest]), weights)
-    return result / result.sum(axis=1, keepdims=True)
+    shares: Floats = result / result.sum(axis=1, keepdims=True)
+    return shares

@@ -66,6 +66,7 @@ class Memo(Adapter):
                 self._first.restore()
         return np.stack(answers)
 
+    @torch.enable_grad()
     def tune(self, image: Images) -> list[float]:
         """Take the steps on one image of (height, width, channels); give the marginal entropy before each."""
         rng = draws_for(image, self._seed, "memo")

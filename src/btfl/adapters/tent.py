@@ -55,9 +55,12 @@ class Tent(Adapter):
         """A model without normalisation layers, such as the cnn, leaves nothing to tune."""
         return None if normalisation_layers(client.network("global")) else _reason(client)
 
+    @torch.enable_grad()
     def predict(self, batch: NDArray[Any]) -> Floats:
         """Give the batch's probabilities, and take the steps."""
-        images = to_tensor(batch)
+        # Nobody wants a gradient of the images. But torch (2.13 still) crashes in GroupNorm's backward pass on the
+        # channels-last memory of our images if nothing below the layer asks for one.
+        images = to_tensor(batch).requires_grad_()
         for _ in range(self._steps):
             logits = self.network(images)
             self._optimiser.zero_grad(set_to_none=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -43,12 +44,10 @@ class TestTimeTraining(Adapter):
         check_count("ttt", "copies", copies)
         super().__init__(client)
         check_square(client.model["image_shape"])
-        self._network = client.network("finetuned")
-        self._rotation = rotation_head(client.auxiliary("finetuned", "rotation"))
-        self._first = Snapshot(self._network, self._rotation)
-        self._optimiser = plain_sgd(
-            [*self._network.extractor.parameters(), *self._rotation.parameters()], learning_rate
-        )
+        self.network = client.network("finetuned")
+        self.rotation = rotation_head(client.auxiliary("finetuned", "rotation"))
+        self._first = Snapshot(self.network, self.rotation)
+        self._optimiser = plain_sgd([*self.network.extractor.parameters(), *self.rotation.parameters()], learning_rate)
         self._steps, self._copies, self._seed = steps, copies, seed
 
     def predict(self, batch: NDArray[Any]) -> Floats:
@@ -56,9 +55,10 @@ class TestTimeTraining(Adapter):
         answers = []
         for image in batch:
             self.learn(image)
-            answers.append(predicted(self._network, image))
+            answers.append(predicted(self.network, image))
         return np.stack(answers)
 
+    @torch.enable_grad()
     def learn(self, image: Images) -> list[float]:
         """Take the steps on one image of (height, width, channels); give the rotation loss before each."""
         copies = np.repeat(image[None], self._copies, axis=0)
@@ -67,7 +67,7 @@ class TestTimeTraining(Adapter):
         for _ in range(self._steps):
             images, turns = rotated_every_way(to_tensor(crop_and_flip(copies, rng)))
             self._optimiser.zero_grad(set_to_none=True)
-            loss = nn.functional.cross_entropy(self._rotation(self._network.features(images)), turns)
+            loss = nn.functional.cross_entropy(self.rotation(self.network.features(images)), turns)
             loss.backward()  # type: ignore[no-untyped-call]
             self._optimiser.step()
             losses.append(float(loss.detach()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,12 +33,6 @@ class Snapshot:
 def plain_sgd(parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
     """Give stochastic gradient descent without momentum: it remembers nothing, so there is nothing to reset."""
     return torch.optim.SGD(parameters, lr=learning_rate, fused=True)
-
-
-def marginal_entropy(logits: torch.Tensor) -> torch.Tensor:
-    """Give the entropy of the mean answer to all copies of a sample, from (copies, classes) logits (MEMO's loss)."""
-    log_mean = logits.log_softmax(dim=1).logsumexp(dim=0) - math.log(len(logits))
-    return -(log_mean.exp() * log_mean).sum()
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ def log_softmax(logits: Floats) -> Floats:
 def entropy(log_probabilities: Floats) -> Floats:
     """Give the entropy in nats along the last axis; never negative, not even by rounding."""
     total = (np.exp(log_probabilities) * log_probabilities).sum(axis=-1)
-    return np.maximum(np.asarray(-total), 0.0)
+    return np.asarray(np.maximum(-total, 0.0))
 
 
 def log_rectified_ratio(

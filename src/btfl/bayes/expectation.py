@@ -88,8 +88,8 @@ def _by_series(a: Floats, b: Floats, log_tau: Floats) -> Floats:
     below = log_tau <= 0
     distance = -np.abs(log_tau)
     total = a + b
-    series: Floats = hyp2f1(1.0, np.where(below, b, a + 1.0), total + 1.0, -np.expm1(distance))
-    return a / total * np.where(below, 1.0, np.exp(distance)) * series
+    series = hyp2f1(1.0, np.where(below, b, a + 1.0), total + 1.0, -np.expm1(distance))
+    return np.asarray(a / total * np.where(below, 1.0, np.exp(distance)) * series, dtype=np.float64)
 
 
 def _by_quadrature(a: Floats, b: Floats, log_tau: Floats) -> Floats:
@@ -138,4 +138,4 @@ def _trapezoid_in_logit_space(a: Floats, b: Floats, log_tau: Floats) -> Floats:
     exponent -= total[:, None] * np.log(1.0 + odds)
     terms = np.exp(exponent, out=exponent)
     odds /= odds + tau[:, None]  # m_hat at each node
-    return np.einsum("ij,ij->i", terms, odds) * step * np.exp(height - betaln(a, b))
+    return np.asarray(np.einsum("ij,ij->i", terms, odds) * step * np.exp(height - betaln(a, b)))

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.data.corruptions import CORRUPTIONS, corrupt
+from btfl.data.duplicates import not_among
 from btfl.data.partition import Indices, Partition, PartitionSettings
 from btfl.data.source import Images, Labels, Source
 from btfl.errors import InputError, StorageError, UnknownNameError
@@ -107,6 +108,8 @@ class Manifest:
     source_fingerprint: str
     shift_name: str | None
     shift_fingerprint: str | None
+    left_out: int
+    """Images of the other domain that are not used, since the pool holds exact copies of them."""
     clients: tuple[ClientStreams, ...]
 
     @cached_property
@@ -143,6 +146,7 @@ class Manifest:
                 fields["source_fingerprint"],
                 fields["shift_name"],
                 fields["shift_fingerprint"],
+                fields["left_out"],
                 tuple(clients),
             )
         except (KeyError, TypeError) as error:
@@ -160,6 +164,7 @@ class Manifest:
             "source_fingerprint": self.source_fingerprint,
             "shift_name": self.shift_name,
             "shift_fingerprint": self.shift_fingerprint,
+            "left_out": self.left_out,
             "clients": len(self.clients),
         }
 
@@ -181,7 +186,12 @@ class Manifest:
 def make_manifest(source: Source, partition: Partition, settings: StreamSettings, seed: int) -> Manifest:
     """Draw every client's five streams."""
     domain = source.shifted if settings.use_domain else None
-    by_class = None if domain is None else _positions_by_class(domain.labels, len(source.classes))
+    by_class, left_out = None, 0
+    if domain is not None:
+        # An image of the other domain that is in the pool too may have been trained on.
+        usable = not_among(domain.images, source.pool.images)
+        left_out = len(domain) - len(usable)
+        by_class = [usable[domain.labels[usable] == label] for label in range(len(source.classes))]
     clients = tuple(
         _draw_client(source.pool.labels, partition, client, by_class, settings, seed)
         for client in range(len(partition))
@@ -194,6 +204,7 @@ def make_manifest(source: Source, partition: Partition, settings: StreamSettings
         source.pool.fingerprint,
         source.shift_name if domain is not None else None,
         domain.fingerprint if domain is not None else None,
+        left_out,
         clients,
     )
 
@@ -287,10 +298,6 @@ def _shifted(
     corruption[origin == OTHER_DOMAIN] = CLEAN
     order = rng.permutation(len(index))
     return Draw(origin[order], chosen[order], corruption[order])
-
-
-def _positions_by_class(labels: Labels, classes: int) -> list[Indices]:
-    return [np.flatnonzero(labels == label) for label in range(classes)]
 
 
 def _render_draw(source: Source, manifest: Manifest, client: int, name: str, draw: Draw) -> Stream:

@@ -64,7 +64,7 @@ def train_federation(
     tell, faults = report or (lambda event: None), faults or FaultSettings()
     run = None if folder is None else RunFolder(folder)
     progress = None
-    spec = {**recipe.spec(), "clients": len(data), "data": _data_spec(data)}
+    spec = run_spec(recipe, data)
     if run is not None:
         run.begin(spec)
         if (run.folder / _FINAL / "federation.json").exists():
@@ -162,11 +162,13 @@ class _Count:
         self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning))
 
 
-def _data_spec(data: FederatedData) -> dict[str, Any]:
+def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:
+    """Give everything that determines the outcome of a run, as plain JSON."""
     partition = data.partition
-    return {
+    told = {
         "source": data.source.name,
         "fingerprint": data.source.pool.fingerprint,
         "partition": vars(partition.settings),
         "partition_seed": partition.seed,
     }
+    return {**recipe.spec(), "clients": len(data), "data": told}

@@ -120,7 +120,7 @@ def _arrays(outcome: ClientOutcome) -> Arrays:
 def _digest(arrays: Arrays) -> bytes:
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+        array = np.asarray(arrays[name], order="C")  # ascontiguousarray would make a scalar a vector
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.digest()

@@ -1,35 +1,52 @@
-"""The report of a run: one HTML page that opens from disk, and the same table as Markdown and CSV."""
+"""The page: everything in one file that opens from disk with no network."""
 
 from __future__ import annotations
 
+import math
 from importlib import resources
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
-from btfl.bench.results import summary
-from btfl.bench.run import BenchRun
-from btfl.report.tables import HEADINGS, cell, markdown_table, notes
-from btfl.storage import write_atomically
+from btfl import __version__
+from btfl.report.style import INK
+from btfl.report.table import Cell
+
+if TYPE_CHECKING:
+    from btfl.report.build import Report
 
 
-def write_report(run: BenchRun) -> Path:
-    """Write ``report.html``, ``table.md`` and ``table.csv`` into the run's folder; give the page's path."""
-    table = summary(run.rows)
-    template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
-        (resources.files("btfl.report") / "page.html").read_text()
+def render(report: Report) -> str:
+    """Write the page."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["sort_key"] = _sort_key
+    environment.filters["swatch"] = lambda colour: "currentColor" if colour == INK else colour
+    template = environment.from_string(_asset("page.html"))
+    return template.render(
+        report=report,
+        groups=report.groups,
+        style=Markup(_asset("page.css")),
+        script=Markup(_asset("page.js")),
+        inline=lambda drawing: Markup(drawing.inline()),
+        settings=_settings,
+        version=__version__,
     )
-    page = template.render(
-        name=run.experiment.name,
-        notes=notes(run.manifest),
-        headings=[HEADINGS[column] for column in table.columns],
-        rows=[(name, [cell(str(c), v) for c, v in row.items()]) for name, row in table.iterrows()],
-        settings=[(key, value) for key, value in run.experiment.model_dump().items() if value not in (None, {})],
-        manifest_hash=run.manifest.hash,
-        source_notes=run.source.notes,
-    )
-    path = run.folder / "report.html"
-    write_atomically(path, page.encode())
-    write_atomically(run.folder / "table.md", markdown_table(table).encode())
-    write_atomically(run.folder / "table.csv", table.to_csv(float_format="%.4f").encode())
-    return path
+
+
+def _asset(name: str) -> str:
+    return (resources.files("btfl.report") / name).read_text()
+
+
+def _sort_key(cell: Cell) -> str:
+    if isinstance(cell.value, str):
+        return cell.value
+    return "" if math.isnan(cell.value) else repr(float(cell.value))
+
+
+def _settings(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Give every setting of a run that is set, as text."""
+    experiment = [(key, value) for key, value in record["experiment"].items() if value not in (None, {}, [], "")]
+    training = [(f"training.{key}", value) for key, value in record["training"].items() if value not in (None, {})]
+    shown = {key: value for key, value in [*experiment, *training] if key not in ("training", "training.seed")}
+    return [(key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)) for key, value in shown.items()]

@@ -1,12 +1,17 @@
-"""The main table, for a terminal, as Markdown and as HTML."""
+"""The tables of one group of runs."""
 
 from __future__ import annotations
 
-import pandas as pd
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+import math
 
-from btfl.data.streams import Manifest
+import pandas as pd
+
+from btfl.data.streams import LETTERS, STREAMS
+from btfl.report import calibration, detection, paper
+from btfl.report.accuracy import COLUMNS, LEVEL, by_seed, compare
+from btfl.report.groups import Group, is_oracle
+from btfl.report.style import style_of
+from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
 
 HEADINGS = {
     "original_ind": "A IND",
@@ -15,53 +20,194 @@ HEADINGS = {
     "shifted_exd": "D EXD shifted",
     "synthetical": "E mixed",
     "average": "average",
-    "mean_e": "mean e",
 }
+"""How a table calls the streams."""
 
 
-def notes(manifest: Manifest) -> list[str]:
-    """Give what a reader must know to read the table rightly."""
+def accuracy_table(group: Group) -> Table:
+    """Accuracy by method and stream: mean and standard deviation over seeds."""
+    seeds = by_seed(group.rows)
+    weights = group.rows.groupby("method")["mean_e"].mean()
+    rows = []
+    for name in group.titles:
+        cells = [_accuracy_cell(seeds.loc[name, column]) for column in COLUMNS]
+        rows.append(_row(group, name, [*cells, number_cell(float(weights[name]), 3)]))
+    return Table(
+        group.file("accuracy"),
+        f"Accuracy in %: {group.label}",
+        ("method", *(HEADINGS[column] for column in COLUMNS), "mean e"),
+        mark_best(rows, range(1, len(COLUMNS) + 1)),
+        tuple(accuracy_notes(group)),
+    )
+
+
+def accuracy_notes(group: Group) -> list[str]:
+    """Say what a reader must know to read the accuracy rightly."""
+    seeds, data = group.seeds, group.first.record["data"]
     lines = [
-        "Accuracy in %, mean over clients; average: mean of the five streams; mean e: weight of the global head.",
-        f"Other domain in B and D: {manifest.shift_name}."
-        if not manifest.corrupted_throughout
+        "Mean over clients, each counting the same; average: mean of the five streams; mean e: weight of the global head.",
+        f"Mean ± standard deviation over {len(seeds)} seeds ({', '.join(map(str, seeds))})."
+        if len(seeds) > 1
+        else f"One seed ({seeds[0]}): no standard deviation over seeds.",
+        "B and D are half corrupted and half from another domain: " + data["shift"] + "."
+        if data["shift"]
         else "There is no other domain here: B and D are corrupted throughout.",
     ]
-    if manifest.partition.split == "redrawn":
+    counts = group.rows.groupby("method")["seed"].nunique()
+    lines += [
+        f"{group.titles[name]} was run with {counts[name]} of {len(seeds)} seeds."
+        for name in group.titles
+        if counts[name] < len(seeds)
+    ]
+    if any(is_oracle(name) for name in group.titles):
+        lines.append("The oracle is told the answers; it is a ceiling, set apart and not ranked.")
+    left_out = sorted({title for run in group.runs for title in run.left_out})
+    if left_out:
+        lines.append(f"Left out, since they do not suit the model: {', '.join(left_out)}.")
+    if group.first.experiment["split"] == "redrawn":
         lines.append("LEAKING SPLIT (redrawn): test images were trained on in other rounds. For comparison only.")
     return lines
 
 
-def cell(column: str, value: float) -> str:
-    """Write a number as the table shows it."""
-    if pd.isna(value):
-        return "–"
-    return f"{value:.3f}" if column == "mean_e" else f"{value:.2f}"
+def interval_table(group: Group) -> Table | None:
+    """BTFL's average less that of each other method, with a paired bootstrap confidence interval."""
+    reference = group.reference
+    if reference is None or len(group.titles) < 2:
+        return None
+    title, rows = group.titles[reference], []
+    for name in group.titles:
+        if name == reference:
+            continue
+        found = compare(group.rows, reference, name)
+        verdict = f"{title} better" if found.low > 0 else f"{title} worse" if found.high < 0 else "not clear"
+        rows.append(
+            _row(
+                group,
+                name,
+                [
+                    number_cell(found.difference, signed=True),
+                    number_cell(found.low, signed=True),
+                    number_cell(found.high, signed=True),
+                    text_cell(verdict),
+                    number_cell(found.clients, 0),
+                ],
+            )
+        )
+    return Table(
+        group.file("difference"),
+        f"{title} against each method, in percentage points of the average: {group.label}",
+        ("method", "difference", "low", "high", "verdict", "pairs"),
+        tuple(rows),
+        (
+            f"{title}'s average less the method's. Low and high: {LEVEL:.0%} bootstrap interval over the same clients"
+            f"{' and seeds' if len(group.seeds) > 1 else ' (one seed, so seeds add nothing to it)'}; "
+            "not clear: it holds zero.",
+        ),
+    )
 
 
-def terminal_table(table: pd.DataFrame, title: str) -> Table:
-    """Draw the table for a terminal, the best method of each column in bold (the oracle is none)."""
-    drawn = Table(title=title, header_style="bold", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-    drawn.add_column("method", no_wrap=True)
-    for column in table.columns:
-        drawn.add_column(HEADINGS[column].replace(" ", "\n", 1), justify="right")
-    best = table.drop(index="Oracle", errors="ignore").drop(columns="mean_e").max()
-    for name, row in table.iterrows():
+def paper_table(group: Group) -> Table | None:
+    """Our accuracy beside the paper's, where dataset, model and heterogeneity match."""
+    seeds, run = by_seed(group.rows), group.first
+    batches = group.rows.groupby("method")["test_batch"].first()
+    rows, misprints = [], []
+    for name in group.titles:
+        printed = paper.paper_row(run, name, int(batches[name]))
+        if not printed:
+            continue
         cells = []
-        for column, value in row.items():
-            text = cell(str(column), value)
-            is_best = column in best.index and value == best[column] and name != "Oracle"
-            cells.append(f"[bold]{text}[/bold]" if is_best else text)
-        drawn.add_row(str(name), *cells)
-    return drawn
+        for column in COLUMNS:
+            theirs, ours = printed.get(column), float(seeds.loc[name, column].mean())
+            cells.append(_beside(ours, theirs))
+            if theirs is not None and theirs.misprint:
+                misprints.append(f"† {paper.METHODS[name.split('[')[0]]}, {HEADINGS[column]}: {theirs.misprint}.")
+        rows.append(_row(group, name, cells))
+    if not rows:
+        return None
+    unlike = paper.differences(run)
+    return Table(
+        group.file("paper"),
+        f"Ours / the paper's (difference), in %: {group.label}",
+        ("method", *(HEADINGS[column] for column in COLUMNS)),
+        tuple(rows),
+        (
+            "NOT LIKE FOR LIKE: " + "; ".join(unlike) + "."
+            if unlike
+            else "Same dataset, model, heterogeneity, clients, rounds and streams as the paper's.",
+            *misprints,
+        ),
+    )
 
 
-def markdown_table(table: pd.DataFrame) -> str:
-    """Write the table as Markdown."""
-    head = "| method | " + " | ".join(HEADINGS[c] for c in table.columns) + " |"
-    rule = "| --- |" + " ---: |" * len(table.columns)
-    body = [
-        f"| {name} | " + " | ".join(cell(str(column), value) for column, value in row.items()) + " |"
-        for name, row in table.iterrows()
+def calibration_table(group: Group) -> Table:
+    """Expected calibration error of every method by stream, and the log loss."""
+    rows = []
+    for name in group.titles:
+        samples = group.samples[group.samples["method"] == name]
+        streams = [samples[samples["stream"] == stream] for stream in STREAMS]
+        five = pd.concat(streams)
+        cells = [number_cell(_error(part) * 100) for part in (*streams, five)]
+        rows.append(_row(group, name, [*cells, number_cell(calibration.log_loss(five["true_probability"].to_numpy()), 3)]))
+    return Table(
+        group.file("calibration"),
+        f"Expected calibration error in %: {group.label}",
+        ("method", *(HEADINGS[stream] for stream in STREAMS), "all five", "log loss (nats)"),
+        mark_best(rows, range(1, len(STREAMS) + 3), least=True),
+        (
+            f"The distance of confidence and accuracy in {calibration.BINS} bins of equal width, "
+            "all samples of all clients together: the lower the better.",
+        ),
+    )
+
+
+def detection_table(group: Group) -> Table | None:
+    """How well e tells external samples from internal ones."""
+    rows = [
+        _row(group, name, [number_cell(detection.mean_area(group.samples, name, pair), 3) for pair in detection.PAIRS])
+        for name in group.telling("e")
     ]
-    return "\n".join([head, rule, *body]) + "\n"
+    if not rows:
+        return None
+    return Table(
+        group.file("detection"),
+        f"e as a detector of external samples, area under the ROC curve: {group.label}",
+        ("method", *detection.PAIRS),
+        mark_best(rows, range(1, len(detection.PAIRS) + 1)),
+        (
+            "Mean over clients of the chance that an external sample has a larger e than an internal one; 0.5 is guessing. "
+            "A against C and B against D compare streams of one kind; inside E the two are mixed sample by sample.",
+        ),
+    )
+
+
+def _accuracy_cell(values: pd.Series) -> Cell:
+    mean = float(values.mean())
+    if values.count() < 2:
+        return number_cell(mean)
+    std = float(values.std(ddof=1))
+    return Cell(f"{number(mean)} ± {number(std)}", mean, parts={"std": std})
+
+
+def _beside(ours: float, theirs: paper.Printed | None) -> Cell:
+    if theirs is None:
+        return Cell(f"{number(ours)} / –", math.nan)
+    difference = ours - theirs.accuracy
+    dagger = "†" if theirs.misprint else ""
+    return Cell(
+        f"{number(ours)} / {number(theirs.accuracy)}{dagger} ({number(difference, signed=True)})",
+        difference,
+        parts={"ours": ours, "paper": theirs.accuracy},
+    )
+
+
+def _error(samples: pd.DataFrame) -> float:
+    return calibration.reliability(samples["confidence"].to_numpy(), samples["right"].to_numpy(dtype=bool)).error
+
+
+def _row(group: Group, name: str, cells: list[Cell]) -> Row:
+    return Row((text_cell(group.titles[name]), *cells), is_oracle(name), style_of(name).colour)
+
+
+def stream_name(stream: str) -> str:
+    """Give a stream's letter and name as figures write it."""
+    return f"{LETTERS[stream]} {stream.replace('_', ' ').replace('ind', 'IND').replace('exd', 'EXD')}"

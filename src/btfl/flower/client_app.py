@@ -1,0 +1,104 @@
+"""The client's side on Flower: the recipe's own functions, with a private state that never leaves the client.
+
+Node config: ``partition-id`` (which client this is), ``folder`` (where it keeps its state and its bundle) and ``root``
+(where its copy of the dataset is), the last two if they are not as the run config has them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import partial
+from pathlib import Path
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from btfl.engines.base import Failure, Job, Kept, perform
+from btfl.engines.data import FederatedData
+from btfl.engines.faults import check_description, check_update
+from btfl.engines.federation import run_spec
+from btfl.engines.pool import one_thread
+from btfl.engines.trained import client_name, save_outcome
+from btfl.errors import BtflError, InputError
+from btfl.flower.messages import pack_result, unpack_job
+from btfl.flower.state import PrivateState
+from btfl.flower.task import FlowerTask
+from btfl.recipes.base import Description, Recipe, Update
+
+
+def make_client_app(task: FlowerTask | None = None) -> ClientApp:
+    """Make the ClientApp for a task, or for whatever the run config says."""
+    app = ClientApp()
+    app.query("introduce")(partial(introduce, task))
+    app.train()(partial(answer, task))
+    app.query("describe")(partial(answer, task))
+    app.query("conclude")(partial(answer, task))
+    return app
+
+
+def introduce(task: FlowerTask | None, message: Message, context: Context) -> Message:
+    """Tell the server which client this node is."""
+    return Message(RecordDict({"facts": ConfigRecord({"client": _client(context)})}), reply_to=message)
+
+
+def answer(task: FlowerTask | None, message: Message, context: Context) -> Message:
+    """Do a job; what goes wrong is told in a sentence."""
+    result: Update | Description | Kept | Failure
+    try:
+        with one_thread():
+            result = _work(task or FlowerTask.from_run_config(context.run_config), message, context)
+    except BtflError as error:
+        result = Failure(str(error))
+    return Message(pack_result(result), reply_to=message)
+
+
+def run_name(recipe: Recipe, data: FederatedData) -> str:
+    """Name a run by everything that determines its outcome, so that no client works on another by mistake."""
+    return hashlib.sha256(json.dumps(run_spec(recipe, data), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _work(task: FlowerTask, message: Message, context: Context) -> Update | Description | Kept:
+    root = context.node_config.get("root")
+    recipe, data = task.make(None if root is None else str(root))
+    broadcast, job, run = unpack_job(message.content)
+    if job.client != _client(context):
+        raise InputError(f"this is client {_client(context)}, not {job.client}")
+    if run != run_name(recipe, data):
+        raise InputError("the server works on another experiment, or on other data, than this client")
+    folder = client_folder(task, context)
+    state, step = PrivateState(context, folder, run), _step(job)
+    job = Job(job.task, job.client, job.round, state.before(step))
+    result = perform(recipe, data, broadcast, job)
+    if isinstance(result, Update):
+        # Checked here as well as by the server, so that a state gone bad is not kept.
+        check_update(result, {name: array.shape for name, array in result.upload.items()}, task.faults.largest)
+        if result.private:
+            state.keep(step, result.private)
+        return result
+    if isinstance(result, Description):
+        check_description(result, recipe)
+        state.keep(step, result.private)
+        return result
+    assert not isinstance(result, Kept)
+    save_outcome(folder, result)
+    return Kept()
+
+
+def client_folder(task: FlowerTask, context: Context) -> Path:
+    """Give the folder where this client keeps its state and, in the end, its bundle."""
+    own = context.node_config.get("folder")
+    return Path(task.folder) / "clients" / client_name(_client(context)) if own is None else Path(str(own))
+
+
+def _client(context: Context) -> int:
+    number = context.node_config.get("partition-id")
+    if not isinstance(number, int) or number < 0:
+        raise InputError(
+            "a node must say which client it is: flower-supernode --node-config 'partition-id=0 num-partitions=2'"
+        )
+    return number
+
+
+def _step(job: Job) -> int:
+    return job.round + {"train": 0, "describe": 1, "conclude": 2}[job.task]

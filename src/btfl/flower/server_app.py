@@ -1,0 +1,46 @@
+"""The server's side on Flower: the one loop of all engines, over the grid."""
+
+from __future__ import annotations
+
+import logging
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from btfl.engines.federation import Event, train_federation
+from btfl.engines.trained import TrainedFederation
+from btfl.flower.session import GridEngine
+from btfl.flower.task import FlowerTask
+
+log = logging.getLogger("flwr")  # whose lines `flwr run --stream` shows
+
+
+def make_server_app() -> ServerApp:
+    """Make the ServerApp for whatever the run config says."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        serve(grid, FlowerTask.from_run_config(context.run_config))
+
+    return app
+
+
+def serve(grid: Grid, task: FlowerTask) -> TrainedFederation:
+    """Train; the shared model and the checkpoints stay in the task's folder, the bundles with the clients."""
+    recipe, data = task.make()
+    engine = GridEngine(grid, task.faults)
+    log.info("btfl: %s on %s, %d clients, run folder %s", recipe.name, data.source.name, len(data), task.folder)
+    federation = train_federation(recipe, data, engine, folder=task.folder, report=_tell, faults=task.faults)
+    log.info("btfl: done; the shared model is in %s, every client has its bundle", task.folder)
+    return federation
+
+
+def _tell(event: Event) -> None:
+    if event.warning:
+        log.warning("btfl: %s, round %d: %s", event.stage, event.round, event.warning)
+    elif event.metrics:
+        told = "  ".join(f"{name} {value:.4g}" for name, value in event.metrics.items())
+        log.info("btfl: round %d of %d: %s", event.round, event.rounds, told)
+    elif event.clients_done == event.clients and event.stage != "train":
+        log.info("btfl: %s: %d of %d clients", event.stage, event.clients_done, event.clients)

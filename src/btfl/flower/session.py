@@ -1,0 +1,181 @@
+"""Jobs as Flower messages: sent over the grid, waited for within a time limit, given back in order."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from btfl.engines.base import Broadcast, Failure, Job, Kept, Result, Session
+from btfl.engines.data import FederatedData
+from btfl.engines.faults import FaultSettings
+from btfl.engines.trained import client_name, load_outcome
+from btfl.errors import BtflError
+from btfl.flower.client_app import run_name
+from btfl.flower.messages import INTRODUCE, TYPES, pack_broadcast, pack_job, unpack_result
+from btfl.recipes.base import Recipe
+
+log = logging.getLogger(__name__)
+
+_AHEAD = 100  # messages under way at a time: bounds what the server holds, whatever the number of clients
+_SHORTEST, _LONGEST = 0.02, 1.0  # seconds between two looks for answers
+_INTRODUCTION = 60.0  # seconds a new node has to say who it is, unless the time limit is shorter
+
+
+@dataclass(frozen=True)
+class GridEngine:
+    """Clients on the other side of a Flower grid."""
+
+    grid: Grid
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    outcomes: Path | None = None
+    """Where the clients' folders are, if they are on this machine; else they keep their bundles to themselves."""
+    check: Callable[[], None] = lambda: None
+    """Raises an error if there is no point in waiting any longer."""
+
+    @contextmanager
+    def open(self, recipe: Recipe, data: FederatedData) -> Iterator[Session]:
+        """Wait until all clients are there, or for as long as the time limit allows."""
+        session = GridSession(self, run_name(recipe, data))
+        deadline = time.monotonic() + self.faults.time_limit
+        while missing := set(range(len(data))) - session.locate(set(range(len(data)))):
+            if time.monotonic() > deadline:
+                log.warning("going on without %d of %d clients: they are not connected", len(missing), len(data))
+                break
+            self.check()
+            time.sleep(_LONGEST / 4)
+        yield session
+
+
+class GridSession:
+    """A grid at work on one run."""
+
+    def __init__(self, engine: GridEngine, run: str) -> None:
+        self._grid, self._limit, self._check = engine.grid, engine.faults.time_limit, engine.check
+        self._outcomes, self._run = engine.outcomes, run
+        self._nodes: dict[int, int] = {}  # client -> node
+        self._asked: set[int] = set()  # nodes that were asked who they are
+
+    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
+        """Do the jobs on the clients' nodes; who does not answer in time has failed."""
+        connected = self.locate({job.client for job in jobs})
+        records, upcoming = pack_broadcast(broadcast), iter(jobs)
+        sent: deque[tuple[Job, str, float]] = deque()
+        inbox = _Inbox(self._grid)
+        while True:
+            while len(sent) < _AHEAD and (job := next(upcoming, None)) is not None:
+                ticket = ""
+                if job.client in connected:
+                    content = pack_job(job, self._run, records)
+                    message = Message(
+                        content, self._nodes[job.client], TYPES[job.task], ttl=self._limit, group_id=str(job.round)
+                    )
+                    ticket = inbox.push(message)
+                sent.append((job, ticket, time.monotonic() + self._limit))
+            if not sent:
+                return
+            job, ticket, deadline = sent[0]
+            if not ticket:
+                result: Result | Failure = Failure("it is not connected")
+            elif (reply := inbox.take(ticket)) is not None:
+                result = self._read(job, reply)
+            elif time.monotonic() > deadline:
+                inbox.forget(ticket)
+                result = Failure(f"it has not answered within {self._limit:g} seconds")
+            else:
+                self._check()
+                inbox.wait()
+                continue
+            sent.popleft()
+            yield job, result
+
+    def locate(self, clients: set[int]) -> set[int]:
+        """Find the nodes of these clients; give those of them that are connected."""
+        present = set(self._grid.get_node_ids())
+        if any(self._nodes.get(client) not in present for client in clients):
+            self._introduce(present - self._asked)
+        self._asked &= present
+        return {client for client in clients if self._nodes.get(client) in present}
+
+    def _introduce(self, nodes: Iterable[int]) -> None:
+        limit = min(self._limit, _INTRODUCTION)
+        inbox, deadline = _Inbox(self._grid), time.monotonic() + limit
+        tickets = {inbox.push(Message(RecordDict(), node, INTRODUCE, ttl=limit)): node for node in nodes}
+        self._asked |= set(tickets.values())
+        while tickets and time.monotonic() < deadline:
+            for ticket in list(tickets):
+                if (reply := inbox.take(ticket)) is not None:
+                    self._welcome(tickets.pop(ticket), reply)
+            if tickets:
+                self._check()
+                inbox.wait()
+
+    def _welcome(self, node: int, reply: Message) -> None:
+        if reply.has_error():
+            log.warning("node %d cannot say which client it is: %s", node, _reason(reply))
+            return
+        facts = reply.content.config_records.get("facts")
+        client = None if facts is None else facts.get("client")
+        if isinstance(client, int) and client >= 0:
+            if client in self._nodes:
+                log.warning("client %d is now node %d, it was node %d", client, node, self._nodes[client])
+            self._nodes[client] = node
+
+    def _read(self, job: Job, reply: Message) -> Result | Failure:
+        if reply.has_error():
+            return Failure(_reason(reply))
+        result = unpack_result(job.task, reply.content)
+        if isinstance(result, Kept) and self._outcomes is not None:
+            try:
+                return load_outcome(self._outcomes / client_name(job.client))
+            except BtflError as error:
+                return Failure(str(error))
+        return result
+
+
+class _Inbox:
+    """Answers as they come in, by the ticket of their question."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._open: set[str] = set()
+        self._replies: dict[str, Message] = {}
+        self._pause = _SHORTEST
+
+    def push(self, message: Message) -> str:
+        """Send a message; give its ticket, which is empty if it could not be sent."""
+        ticket = next(iter(self._grid.push_messages([message])), None) or ""
+        if ticket:
+            self._open.add(ticket)
+        return ticket
+
+    def take(self, ticket: str) -> Message | None:
+        """Give the answer, if it is there."""
+        return self._replies.pop(ticket, None)
+
+    def forget(self, ticket: str) -> None:
+        """Ignore an answer that may still come."""
+        self._open.discard(ticket)
+
+    def wait(self) -> None:
+        """Look for answers; if there are none, pause, longer each time."""
+        replies = list(self._grid.pull_messages(sorted(self._open))) if self._open else []
+        for reply in replies:
+            ticket = reply.metadata.reply_to_message_id
+            self._open.discard(ticket)
+            self._replies[ticket] = reply
+        self._pause = _SHORTEST if replies else min(self._pause * 1.3, _LONGEST)
+        if not replies:
+            time.sleep(self._pause)
+
+
+def _reason(reply: Message) -> str:
+    lines = [line.strip() for line in (reply.error.reason or "").splitlines() if line.strip()]
+    return f"Flower reports error {reply.error.code}: {lines[-1][:300] if lines else 'no reason given'}"

@@ -1,0 +1,76 @@
+"""Accuracy by method and stream over seeds, and how sure a difference between two methods is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from btfl.data.streams import STREAMS
+from btfl.errors import InputError
+from btfl.randomness import generator
+
+COLUMNS = (*STREAMS, "average")
+DRAWS, LEVEL = 4000, 0.95
+
+
+def by_client(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give accuracy in % indexed by (method, seed, client): the five streams, and their average."""
+    table = rows.pivot_table(index=["method", "seed", "client"], columns="stream", values="accuracy") * 100
+    table = table.reindex(columns=list(STREAMS))
+    table["average"] = table.mean(axis=1, skipna=False)
+    return table
+
+
+def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give accuracy in % indexed by (method, seed): each client counts the same."""
+    return by_client(rows).groupby(level=["method", "seed"], sort=False).mean()
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A difference in percentage points, with its bootstrap confidence interval."""
+
+    difference: float
+    low: float
+    high: float
+    clients: int
+    seeds: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether zero lies outside the interval."""
+        return self.low > 0 or self.high < 0
+
+
+def compare(rows: pd.DataFrame, method: str, other: str, column: str = "average") -> Interval:
+    """Compare two methods on the same clients of the same seeds: mean difference, and its interval."""
+    table = by_client(rows)[column]
+    paired = (table.loc[method] - table.loc[other]).dropna()
+    seeds = sorted(set(paired.index.get_level_values("seed")))
+    if not seeds:
+        raise InputError(f"'{method}' and '{other}' share no seed: they cannot be compared pair by pair")
+    return paired_bootstrap([paired.loc[seed].to_numpy() for seed in seeds])
+
+
+def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:
+    """Give the percentile interval of a mean of paired differences: one array a seed, one entry a client.
+
+    Seeds are drawn with replacement, and clients within each drawn seed; with one seed, clients alone.
+    """
+    rng = generator(seed, "bootstrap")
+    # Means of redrawn clients: (a slot for each seed drawn, which seed, draw).
+    means = np.stack(
+        [
+            np.stack([values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1) for values in differences])
+            for _ in differences
+        ]
+    )
+    which = rng.integers(len(differences), size=(len(differences), DRAWS))
+    drawn = np.take_along_axis(means, which[:, None, :], axis=1)[:, 0].mean(axis=0)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    observed = float(np.mean([values.mean() for values in differences]))
+    return Interval(observed, float(low), float(high), sum(map(len, differences)), len(differences))

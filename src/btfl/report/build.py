@@ -1,0 +1,160 @@
+"""A report from run folders: one page, the tables in three formats, the figures in two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from btfl.bench.evaluate import SWITCHING
+from btfl.report import formats, overview, tables
+from btfl.report.drawing import Drawing, draw
+from btfl.report.figures import accuracy, judgement, weights
+from btfl.report.groups import Group, group_runs, load_runs
+from btfl.report.page import render
+from btfl.report.speed import speed_tables
+from btfl.report.table import Table
+from btfl.storage import write_atomically
+
+PAGE = "report.html"
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A stretch of the page: a heading, and what stands under it."""
+
+    name: str
+    title: str
+    tables: list[Table] = field(default_factory=list)
+    drawings: list[Drawing] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything a report shows."""
+
+    title: str
+    groups: list[Group]
+    parts: list[Part]
+    runs: Table
+    notes: list[str]
+
+
+def write_report(folders: Sequence[str | Path], out: str | Path, *, apart: bool = False) -> Path:
+    """Write ``report.html``, ``tables/`` and ``figures/`` into a folder; give the page's path."""
+    out = Path(out)
+    report = make_report(group_runs(load_runs(folders), apart=apart))
+    all_tables = [table for part in report.parts for table in part.tables] + [report.runs]
+    for table in all_tables:
+        for suffix, write in (("md", formats.to_markdown), ("csv", formats.to_csv), ("tex", formats.to_latex)):
+            write_atomically(out / "tables" / f"{table.name}.{suffix}", write(table).encode())
+    names = [table.name for table in all_tables]
+    write_atomically(out / "tables.md", "\n".join(formats.to_markdown(table) for table in all_tables).encode())
+    write_atomically(out / "tables.tex", formats.latex_document(names).encode())
+    for drawing in (drawing for part in report.parts for drawing in part.drawings):
+        write_atomically(out / "figures" / f"{drawing.name}.png", drawing.png)
+        write_atomically(out / "figures" / f"{drawing.name}.svg", drawing.svg)
+    write_atomically(out / PAGE, render(report).encode())
+    return out / PAGE
+
+
+def make_report(groups: list[Group]) -> Report:
+    """Compute every table and draw every figure."""
+    runs = [run for group in groups for run in group.runs]
+    names = list(dict.fromkeys(str(run.experiment["name"]) for run in runs))
+    notes = dict.fromkeys(note for run in runs for note in (*run.experiment["notes"], *run.record["data"]["notes"]))
+    parts = [*_across_groups(groups), *(_of_group(group) for group in groups)]
+    return Report(", ".join(names), groups, [part for part in parts if part.tables], overview.runs_table(groups), list(notes))
+
+
+def _of_group(group: Group) -> Part:
+    found = [
+        tables.accuracy_table(group),
+        tables.interval_table(group),
+        tables.paper_table(group),
+        tables.calibration_table(group),
+        tables.detection_table(group),
+        *speed_tables(group),
+    ]
+    return Part(group.file("results"), group.label, [table for table in found if table], list(_drawings_of(group)))
+
+
+def _drawings_of(group: Group) -> Iterator[Drawing]:
+    make = partial(_named, group)
+    seeds = f"{len(group.seeds)} seed{'s' * (len(group.seeds) > 1)}"
+    yield make(
+        "accuracy", "Accuracy by method and stream",
+        f"Mean over clients and {seeds}; whiskers: standard deviation over seeds, where there are several.",
+        lambda: accuracy.by_stream(group),
+    )  # fmt: skip
+    yield make(
+        "clients", "At home and abroad: IND against EXD accuracy of each client",
+        "Small: clients. Large: a method's mean. The dashed line joins the methods that no other beats in both; "
+        "the oracle is not counted.",
+        lambda: judgement.trade_off(group),
+    )  # fmt: skip
+    told = group.telling("e")
+    if told:
+        yield make(
+            "weights", "Distribution of e on each stream",
+            "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is the "
+            "mean of A to D, to hold against E.",
+            lambda: weights.distribution(group),
+        )  # fmt: skip
+        yield make(
+            "detector", "e as a detector of external samples (ROC)",
+            "Mean over clients of the ROC curve; the dashed diagonal is guessing. The areas are in the table.",
+            lambda: judgement.detector(group),
+        )  # fmt: skip
+    if group.reference in told:
+        yield _stream_drawing(group, str(group.reference), make)
+    yield make(
+        "calibration", "Reliability of every method",
+        "Accuracy in bins of confidence, over all five streams; larger dots hold more samples. On the dashed line a "
+        "method is as right as it says; below it, too sure of itself.",
+        lambda: judgement.reliability(group),
+    )  # fmt: skip
+
+
+def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> Drawing:
+    run, client = group.first, weights.shown_client(group, method)
+    switches = (run.rows["stream"] == SWITCHING).any()
+    second = " Right: half of A, all of C, the rest of A; it is no part of any average." if switches else ""
+    return make(
+        "streams", f"{group.titles[method]} along a stream: e, memory and events",
+        f"Client {client} of {run.name}, seed {run.seed} (the client with the median number of samples).{second}",
+        lambda: weights.along_streams(group, method),
+    )  # fmt: skip
+
+
+def _across_groups(groups: list[Group]) -> Iterator[Part]:
+    series = overview.by_heterogeneity(groups)
+    for number, (label, members) in enumerate(series.items(), start=1):
+        name = f"heterogeneity-{number}" if len(series) > 1 else "heterogeneity"
+        drawing = draw(
+            name, f"Accuracy on the synthetical stream against heterogeneity: {label}",
+            "The smaller α, the more the clients' label mixes differ.", partial(accuracy.by_heterogeneity, members),
+        )  # fmt: skip
+        yield Part(name, f"Heterogeneity: {label}", [overview.heterogeneity_table(name, label, members)], [drawing])
+    models = overview.by_model(groups)
+    if models:
+        drawing = draw(
+            "models", "Average accuracy for each model", "Mean over clients and seeds of the five streams' average.",
+            partial(accuracy.by_model, models),
+        )  # fmt: skip
+        yield Part("models", "Models", [overview.models_table(models)], [drawing])
+    agreement = overview.lambda_table(groups)
+    if agreement is not None:
+        drawing = draw(
+            "lambda", "FedTHE's λₛ by stream and dataset",
+            "λₛ weighs entropy minimisation against feature alignment in FedTHE.", partial(weights.agreement, groups),
+        )  # fmt: skip
+        yield Part("lambda", "FedTHE's λₛ", [agreement], [drawing])
+
+
+def _named(group: Group, name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
+    return draw(group.file(name), title, caption, make)
+

@@ -1,0 +1,40 @@
+"""Whether a method is as right as it says: reliability and expected calibration error (Guo et al., 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 15
+LEAST = 1e-12
+"""A probability of zero for the true class counts as this, so that one sample cannot make the log loss infinite."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Samples binned by confidence; empty bins are left out."""
+
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: the mean distance of confidence and accuracy, by how many samples a bin has."""
+        return float((self.share * np.abs(self.confidence - self.accuracy)).sum())
+
+
+def reliability(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> Reliability:
+    """Bin predictions into equal widths of confidence."""
+    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    counts = np.bincount(place, minlength=bins)
+    filled = counts > 0
+    sums = [np.bincount(place, weights=values, minlength=bins) for values in (confidence, right.astype(float))]
+    return Reliability(*(total[filled] / counts[filled] for total in sums), counts[filled] / len(confidence))
+
+
+def log_loss(true_probability: NDArray[np.float64]) -> float:
+    """Give the mean negative log-likelihood of the true class, in nats."""
+    return float(-np.log(np.maximum(true_probability, LEAST)).mean())

@@ -1,0 +1,55 @@
+"""A finished figure: the same drawing as PNG, as SVG, and as SVG for the inside of a page."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from btfl.report.style import INK, RC
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure with what a reader needs to understand it."""
+
+    name: str
+    """For file names and links."""
+    title: str
+    caption: str
+    png: bytes
+    svg: bytes
+
+    def inline(self) -> str:
+        """Give SVG for a page: text takes the page's colour, there is no background, and ids are this figure's own."""
+        text = self.svg.decode()
+        text = text[text.index("<svg") :]
+        text = text.replace("fill: #ffffff", "fill: none", 1).replace(INK, "currentColor")
+        text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+        text = re.sub(r'\bid="', f'id="{self.name}-', text)
+        text = re.sub(r'href="#', f'href="#{self.name}-', text)
+        text = text.replace("url(#", f"url(#{self.name}-")
+        width = re.search(r'<svg[^>]*?\bwidth="([\d.]+)pt"', text)
+        assert width is not None, "matplotlib writes the width in points"
+        shown = f'style="max-width:{float(width[1]) * 1.45:.0f}px" role="img" aria-labelledby="{self.name}-title"'
+        text = re.sub(r'(<svg[^>]*?) width="[\d.]+pt" height="[\d.]+pt"', rf"\1 {shown}", text, count=1)
+        return _escaped_title(text, f"{self.name}-title", self.title)
+
+
+def draw(name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
+    """Make a figure in our style and keep it in both formats; the same data give the same bytes."""
+    with mpl.rc_context({**mpl.rcParamsDefault, **RC, "backend": "agg"}):
+        figure = make()
+        png, svg = io.BytesIO(), io.BytesIO()
+        figure.savefig(png, format="png", metadata={"Software": None})
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return Drawing(name, title, caption, png.getvalue(), svg.getvalue())
+
+
+def _escaped_title(svg: str, identifier: str, title: str) -> str:
+    plain = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"(<svg[^>]*>)", rf'\1<title id="{identifier}">{plain}</title>', svg, count=1)

@@ -1,0 +1,110 @@
+"""How far a method can be believed: calibration, IND against EXD for each client, and e as a detector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+
+from btfl.data.streams import STREAMS
+from btfl.report import calibration, detection
+from btfl.report.accuracy import by_client
+from btfl.report.groups import Group, is_oracle
+from btfl.report.style import INK, style_of
+
+
+def reliability(group: Group) -> Figure:
+    """A panel for each method: accuracy against confidence, on the diagonal if it is as right as it says."""
+    methods = list(group.titles)
+    columns = min(5, len(methods))
+    lines = math.ceil(len(methods) / columns)
+    figure = Figure(figsize=(0.5 + 1.85 * columns, 0.5 + 2.05 * lines))
+    axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    five = group.samples[group.samples["stream"].isin(STREAMS)]
+    for panel in axes.flat[len(methods) :]:
+        panel.set_visible(False)
+    for panel, name in zip(axes.flat, methods, strict=False):
+        samples, style = five[five["method"] == name], style_of(name)
+        found = calibration.reliability(samples["confidence"].to_numpy(), samples["right"].to_numpy(dtype=bool))
+        panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+        panel.vlines(found.confidence, found.confidence, found.accuracy, color=style.colour, linewidth=3, alpha=0.35)
+        panel.plot(found.confidence, found.accuracy, color=style.colour, linewidth=1.0)
+        panel.scatter(found.confidence, found.accuracy, s=8 + 90 * found.share, **style.edge)
+        panel.set_title(f"{group.titles[name]}\nECE {found.error:.1%}".replace("%", " %"), fontsize=8.5)
+        panel.set_xlim(0, 1.03)
+        panel.set_ylim(0, 1.03)
+        panel.set_aspect("equal")
+        panel.set_xticks([0, 0.5, 1])
+        panel.set_yticks([0, 0.5, 1])
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=""))
+    figure.supxlabel("confidence (%)", fontsize=9)
+    figure.supylabel("accuracy (%)", fontsize=9)
+    return figure
+
+
+def trade_off(group: Group) -> Figure:
+    """Accuracy at home against accuracy abroad: every client small, every method's mean large, and the Pareto front."""
+    table = by_client(group.rows)
+    internal = table[["original_ind", "shifted_ind"]].mean(axis=1)
+    external = table[["original_exd", "shifted_exd"]].mean(axis=1)
+    figure = Figure(figsize=(8.2, 4.9))
+    panel = figure.subplots()
+    means = []
+    for name in group.titles:
+        style = style_of(name)
+        face = {"s": 14, "alpha": 0.32, "linewidths": 0}
+        panel.scatter(internal.loc[name], external.loc[name], color=style.colour, marker=style.marker, **face)
+        means.append((float(internal.loc[name].mean()), float(external.loc[name].mean())))
+    ranked = [point for point, name in zip(means, group.titles, strict=True) if not is_oracle(name)]
+    front = pareto_front(ranked)
+    panel.plot(*zip(*front, strict=True), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
+    handles = []
+    for name, point in zip(group.titles, means, strict=True):
+        style = style_of(name)
+        edge = {"edgecolors": INK if style.colour != INK else "none", "linewidths": 0.9}
+        panel.scatter(*point, s=95, zorder=4, color=style.colour, marker=style.marker, **edge)
+        handles.append(Line2D([], [], linestyle="", markersize=7.5, label=group.titles[name], **style.edge))
+    handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (4, 2)), label="Pareto front"))
+    handles.append(Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label="one client"))
+    panel.set_xlabel("IND accuracy, mean of A and B (%)")
+    panel.set_ylabel("EXD accuracy, mean of C and D (%)")
+    figure.legend(handles=handles, loc="outside right upper")
+    return figure
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Give the points that no other beats in both, from left to right."""
+    return sorted(
+        point
+        for point in set(points)
+        if not any(other != point and other[0] >= point[0] and other[1] >= point[1] for other in points)
+    )
+
+
+def detector(group: Group) -> Figure:
+    """ROC curves of e, a panel for each pair of internal and external samples."""
+    figure = Figure(figsize=(9.2, 3.5))
+    axes = figure.subplots(1, len(detection.PAIRS), sharex=True, sharey=True)
+    for panel, pair in zip(axes, detection.PAIRS, strict=True):
+        panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+        for name in group.telling("e"):
+            style = style_of(name)
+            curve = detection.mean_roc(group.samples, name, pair)
+            panel.plot(
+                detection.GRID, curve, linestyle=style.line, markevery=(len(style.marker) * 7, 20), label=group.titles[name],
+                **style.edge,
+            )  # fmt: skip
+        panel.set_title(pair)
+        panel.set_aspect("equal")
+        panel.set_xticks(np.linspace(0, 1, 3))
+        panel.set_yticks(np.linspace(0, 1, 3))
+        panel.set_xlabel("share of IND samples flagged")
+    axes[0].set_ylabel("share of EXD samples found")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure

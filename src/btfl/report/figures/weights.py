@@ -1,0 +1,147 @@
+"""The weight of the global head: how it is distributed, how it moves along a stream; and FedTHE's lambda_s."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from btfl.bench.evaluate import SWITCHING
+from btfl.data.streams import STREAMS
+from btfl.report.groups import Group
+from btfl.report.overview import LAMBDA
+from btfl.report.style import EXD_COLOUR, IND_COLOUR, INK, style_of
+from btfl.report.tables import HEADINGS, stream_name
+
+BINS = np.linspace(0.0, 1.0, 21)
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
+_WINDOW = 15
+
+
+def distribution(group: Group) -> Figure:
+    """Histograms of e: a column for each stream, and last what E would be if its four parts were seen alone."""
+    methods = group.telling("e")
+    parts = [*STREAMS, "mean of A to D"]
+    figure = Figure(figsize=(9.8, 0.9 + 1.25 * len(methods)))
+    axes = figure.subplots(len(methods), len(parts), sharex=True, sharey="row", squeeze=False)
+    for line, name in zip(axes, methods, strict=True):
+        samples = group.samples[group.samples["method"] == name]
+        shares = {stream: _shares(samples.loc[samples["stream"] == stream, "e"]) for stream in STREAMS}
+        shares[parts[-1]] = np.mean([shares[stream] for stream in STREAMS[:4]], axis=0)
+        for panel, part in zip(line, parts, strict=True):
+            panel.stairs(shares[part], BINS, fill=True, color=style_of(name).colour, alpha=0.55)
+            panel.stairs(shares[part], BINS, color=style_of(name).colour, linewidth=1.0)
+            panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            panel.set_xlim(0, 1)
+            panel.set_xticks([0, 0.5, 1], ["0", "½", "1"])
+        line[0].set_ylabel(group.titles[name].replace(" (", "\n("), rotation=0, ha="right", va="center")
+    for panel, part in zip(axes[0], parts, strict=True):
+        panel.set_title(HEADINGS.get(part, part).replace(" ", "\n", 1) if part in HEADINGS else "mean of\nA to D")
+    figure.supxlabel("e, weight of the global head", fontsize=9)
+    figure.supylabel("share of samples", fontsize=9)
+    return figure
+
+
+def agreement(groups: Sequence[Group]) -> Figure:
+    """FedTHE's lambda_s by stream, a bar for each dataset or run."""
+    bars: list[tuple[str, pd.Series[Any]]] = []
+    for group in groups:
+        for name in group.telling(LAMBDA)[:1]:
+            of_method = group.samples[group.samples["method"] == name]
+            bars.append((group.label, of_method.groupby("stream")[LAMBDA].mean().reindex(list(STREAMS))))
+    figure = Figure(figsize=(7.6, 3.4 + 0.2 * len(bars)))
+    panel = figure.subplots()
+    width = 0.8 / len(bars)
+    colours = (IND_COLOUR, EXD_COLOUR, "#009e73", "#8a6bbf", "#b07d00", "#7f7f7f")
+    for i, (label, values) in enumerate(bars):
+        places = np.arange(len(STREAMS)) + (i - (len(bars) - 1) / 2) * width
+        drawn = panel.bar(
+            places, values, width * 0.92, label=label, color=colours[i % len(colours)], edgecolor=INK, linewidth=0.6,
+            hatch=_HATCHES[i % len(_HATCHES)],
+        )  # fmt: skip
+        if len(bars) <= 3:
+            panel.bar_label(drawn, fmt="%.2f", padding=2, fontsize=7.5)
+    panel.set_xticks(range(len(STREAMS)), [HEADINGS[stream] for stream in STREAMS])
+    panel.set_ylim(0, 1.05)
+    panel.set_ylabel("mean λₛ (cosine of the heads' answers)")
+    panel.grid(axis="x", alpha=0)
+    figure.legend(loc="outside lower center")
+    return figure
+
+
+def shown_client(group: Group, method: str) -> int:
+    """Choose the client a stream is shown of: the one with the median number of samples, so that none is picked."""
+    samples = group.first.samples
+    counts = samples[(samples["method"] == method) & (samples["stream"] == STREAMS[4])].groupby("client").size()
+    return int(counts.sort_values(kind="stable").index[len(counts) // 2])
+
+
+def along_streams(group: Group, method: str) -> Figure:
+    """e, the memory and the events, sample after sample: on the mixed stream, and on one that switches and back."""
+    client = shown_client(group, method)
+    samples = group.first.samples
+    own = samples[(samples["method"] == method) & (samples["client"] == client)].sort_values("position")
+    streams = [name for name in (STREAMS[4], SWITCHING) if (own["stream"] == name).any()]
+    has_memory = own["a"].notna().any()
+    heights = [3, 1.5, 0.8] if has_memory else [3]
+    figure = Figure(figsize=(9.6, 1.0 + 1.15 * sum(heights) * (1 if has_memory else 1.2)))
+    axes = figure.subplots(
+        len(heights), len(streams), sharex="col", sharey="row", squeeze=False, height_ratios=heights
+    )
+    for number, stream in enumerate(streams):
+        part = own[own["stream"] == stream]
+        _weight_panel(axes[0, number], part, method)
+        title = "IND, then EXD, then IND again" if stream == SWITCHING else stream_name(stream)
+        axes[0, number].set_title(title)
+        if has_memory:
+            _memory_panels(axes[1, number], axes[2, number], part)
+        axes[-1, number].set_xlabel("position in the stream (samples)")
+    axes[0, 0].set_ylabel("e, weight of\nthe global head")
+    if has_memory:
+        axes[1, 0].set_ylabel("Beta\nparameters")
+        axes[2, 0].set_ylabel("event", labelpad=2)
+    handles, labels = [], []
+    for panel in axes[:, 0]:
+        found = panel.get_legend_handles_labels()
+        handles += found[0]
+        labels += found[1]
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    return figure
+
+
+def _shares(values: pd.Series[Any]) -> Any:
+    counts, _ = np.histogram(values.to_numpy(dtype=np.float64), BINS)
+    return counts / max(len(values), 1)
+
+
+def _weight_panel(panel: Axes, part: pd.DataFrame, method: str) -> None:
+    position, e = part["position"].to_numpy(), part["e"].to_numpy()
+    external = part["external"].to_numpy(dtype=bool)
+    marks = {"s": 20, "linewidths": 0.9}
+    panel.scatter(position[~external], e[~external], marker="o", facecolors="none", edgecolors=IND_COLOUR, label="IND sample", **marks)  # fmt: skip
+    panel.scatter(position[external], e[external], marker="^", color=EXD_COLOUR, label="EXD sample", **marks)
+    running = part["e"].rolling(_WINDOW, center=True, min_periods=1).mean()
+    panel.plot(position, running, color=INK, linewidth=1.4, label=f"mean of {_WINDOW} around")
+    if part["stream"].iloc[0] == SWITCHING:
+        for edge in np.flatnonzero(np.diff(external.astype(int))) + 0.5:
+            panel.axvline(edge, color=INK, linestyle="--", linewidth=0.9)
+    panel.set_ylim(-0.04, 1.04)
+
+
+def _memory_panels(memory: Axes, events: Axes, part: pd.DataFrame) -> None:
+    position = part["position"].to_numpy()
+    memory.step(position, part["a"], where="post", color=EXD_COLOUR, label="a (EXD events)")
+    memory.step(position, part["b"], where="post", color=IND_COLOUR, linestyle=(0, (4, 1.5)), label="b (IND events)")
+    memory.set_ylim(bottom=0)
+    event = part["event"].to_numpy()
+    for sign, colour in ((1, EXD_COLOUR), (-1, IND_COLOUR)):
+        events.vlines(position[event == sign], 0, sign, color=colour, linewidth=1.5)
+    events.axhline(0, color=INK, linewidth=0.6)
+    events.set_ylim(-1.3, 1.3)
+    events.set_yticks([-1, 1], ["IND", "EXD"])
+    events.grid(visible=False)

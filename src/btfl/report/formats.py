@@ -1,0 +1,111 @@
+"""The same table as Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+from btfl.report.table import Cell, Table
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "†": r"$\dagger$",
+    "λ": r"$\lambda$", "α": r"$\alpha$", "×": r"$\times$", "·": r"$\cdot$", "…": r"\ldots{}", "<": r"$<$", ">": r"$>$",
+    "‘": "`", "’": "'", "|": r"$|$", "“": "``", "”": "''",
+}  # fmt: skip
+
+
+def to_markdown(table: Table) -> str:
+    """Write Markdown: best in bold, second best in italics."""
+    marks = {"best": "**{}**", "second": "*{}*", "": "{}"}
+    rule = "---" if table.words else "---:"
+    lines = [
+        f"### {table.title}",
+        "",
+        _line([heading.replace("|", "\\|") for heading in table.headings]),
+        _line(["---", *[rule] * (len(table.headings) - 1)]),
+    ]
+    for row in table.rows:
+        cells = [marks[cell.mark].format(cell.text.replace("|", "\\|")) for cell in row.cells]
+        lines.append(_line([f"*{cells[0]}* (set apart)" if row.apart else cells[0], *cells[1:]]))
+    return "\n".join([*lines, "", *(f"{note}  " for note in table.notes)]).rstrip() + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """Write CSV: numbers in full, each in its own column."""
+    parts = [
+        list(dict.fromkeys(part for row in table.rows for part in row.cells[i].parts))
+        for i in range(len(table.headings))
+    ]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        [name for i, heading in enumerate(table.headings) for name in (heading, *(f"{heading} {p}" for p in parts[i]))]
+    )
+    for row in table.rows:
+        values: list[str] = []
+        for i, cell in enumerate(row.cells):
+            values += [_plain(cell), *(_number(cell.parts.get(part, math.nan)) for part in parts[i])]
+        writer.writerow(values)
+    return out.getvalue()
+
+
+def to_latex(table: Table) -> str:
+    """Write a floating booktabs table: best in bold, second best underlined."""
+    marks = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
+    align = "l" + ("l" if table.words else "r") * (len(table.headings) - 1)
+    lines = [
+        r"\begin{table}[htbp]",
+        r"\centering",
+        rf"\caption{{{escape(table.title)}. {escape(' '.join(table.notes))}}}",
+        rf"\label{{tab:{table.name}}}",
+        r"\small\setlength{\tabcolsep}{4pt}",
+        # Shrunk only if it is wider than the page.
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{align}}}",
+        r"\toprule",
+        " & ".join(escape(heading) for heading in table.headings) + r" \\",
+        r"\midrule",
+    ]
+    was_apart = False
+    for row in table.rows:
+        if row.apart and not was_apart:
+            lines.append(r"\midrule")
+        was_apart = row.apart
+        lines.append(" & ".join(marks[cell.mark] % escape(cell.text) for cell in row.cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table}", ""])
+
+
+def latex_document(names: list[str]) -> str:
+    """Write a document that holds the tables of the given files and compiles as it is."""
+    inputs = [rf"\input{{tables/{name}.tex}}" for name in names]
+    return "\n".join(
+        [
+            r"\documentclass{article}",
+            r"\usepackage[T1]{fontenc}",
+            r"\usepackage[margin=2cm]{geometry}",
+            r"\usepackage{booktabs,graphicx}",
+            r"\begin{document}",
+            *(f"{line}\n\\clearpage" for line in inputs),
+            r"\end{document}",
+            "",
+        ]
+    )
+
+
+def escape(text: str) -> str:
+    """Write text so that LaTeX prints it; what its fonts lack becomes a question mark."""
+    return "".join(_LATEX.get(letter, letter if ord(letter) < 0x180 else "?") for letter in text)
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _plain(cell: Cell) -> str:
+    return cell.value if isinstance(cell.value, str) else _number(cell.value) or ""
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else repr(round(float(value), 10))

@@ -1,0 +1,183 @@
+"""Which runs may be averaged: those that differ in nothing but the seed.
+
+Runs of another model, another heterogeneity or another training stand side by side. Runs whose streams are of another
+kind are refused, unless a person asks for them to be shown apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from btfl.bench.saved import SavedRun, load_run
+from btfl.data.streams import STREAMS
+from btfl.errors import InputError
+
+REFERENCE = "btfl"
+ORACLE = "oracle"
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs that are one experiment with several seeds."""
+
+    runs: tuple[SavedRun, ...]
+    label: str
+    """What sets it apart from the report's other groups, for headings and legends."""
+    slug: str = ""
+    """The same for file names; empty where there is but one group."""
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """Accuracy by seed, method, client and stream; the five streams only."""
+        rows = pd.concat([run.rows for run in self.runs], ignore_index=True)
+        return rows[rows["stream"].isin(STREAMS)].reset_index(drop=True)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """Every sample of every stream, the switching one included."""
+        return pd.concat([run.samples for run in self.runs], ignore_index=True)
+
+    @cached_property
+    def titles(self) -> Mapping[str, str]:
+        """Methods by name, the oracle last, with how a table calls them."""
+        pairs = dict(zip(self.rows["method"], self.rows["title"], strict=True))
+        return dict(sorted(pairs.items(), key=lambda pair: is_oracle(pair[0])))
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, in order."""
+        return sorted({run.seed for run in self.runs})
+
+    @property
+    def first(self) -> SavedRun:
+        """The run that speaks for the group where all are alike."""
+        return self.runs[0]
+
+    @property
+    def reference(self) -> str | None:
+        """The method the others are compared with: BTFL, where it was run."""
+        if REFERENCE in self.titles:
+            return REFERENCE
+        return next((name for name in self.titles if name.startswith(REFERENCE)), None)
+
+    def file(self, name: str) -> str:
+        """Name a table or figure of this group."""
+        return f"{name}-{self.slug}" if self.slug else name
+
+    def telling(self, column: str) -> list[str]:
+        """Name the methods that say something of each sample, ``e`` for instance; the oracle, told the truth, is none."""
+        found = self.samples.loc[self.samples[column].notna(), "method"].unique()
+        return [name for name in self.titles if name in found and not is_oracle(name)]
+
+
+def is_oracle(method: str) -> bool:
+    """Whether this row is no method but a ceiling."""
+    return method == ORACLE or method.startswith(f"{ORACLE}[")
+
+
+def load_runs(folders: Iterable[str | Path]) -> list[SavedRun]:
+    """Read the runs of a report."""
+    runs = [load_run(folder) for folder in folders]
+    if not runs:
+        raise InputError("name at least one run folder; `btfl bench` makes one")
+    return runs
+
+
+def group_runs(runs: Sequence[SavedRun], *, apart: bool = False) -> list[Group]:
+    """Put runs together that differ in the seed alone; refuse streams of several kinds unless they are kept apart."""
+    if not apart:
+        _check_one_kind(runs)
+    found: dict[str, list[SavedRun]] = {}
+    for run in runs:
+        found.setdefault(json.dumps([_kind(run), _setting(run)], sort_keys=True, default=str), []).append(run)
+    groups = [sorted(members, key=lambda run: (run.seed, run.name)) for members in found.values()]
+    for members in groups:
+        _check_members(members)
+    labels = _labels([members[0] for members in groups])
+    return [
+        Group(tuple(members), label, _slug(label, number) if len(groups) > 1 else "")
+        for number, (members, label) in enumerate(zip(groups, labels, strict=True), start=1)
+    ]
+
+
+def _kind(run: SavedRun) -> dict[str, Any]:
+    """Give what makes streams incomparable if it differs."""
+    data, streams, experiment = run.record["data"], run.record["streams"], run.experiment
+    return {
+        "dataset": data["source"],
+        "other domain": data["shift"] or "none",
+        "split": experiment["split"],
+        "severity": streams["severity"],
+        "corruptions": ", ".join(streams["corruptions"]),
+        "partition": experiment["partition"],
+        "images (fingerprint)": data["fingerprint"][:12],
+        "images of the other domain (fingerprint)": (data["shift_fingerprint"] or "none")[:12],
+    }
+
+
+def _setting(run: SavedRun) -> dict[str, Any]:
+    """Give what makes another experiment on streams of the same kind."""
+    experiment, training = run.experiment, run.record["training"]
+    deal = {"dirichlet": ("alpha",), "shards": ("shards",)}.get(experiment["partition"], ())
+    return {
+        "model": experiment["model"],
+        **{name: experiment[name] for name in deal},
+        "clients": experiment["clients"],
+        **{name: value for name, value in training.items() if name not in ("model", "seed")},
+        "test_batch": experiment["test_batch"],
+    }
+
+
+def _check_one_kind(runs: Sequence[SavedRun]) -> None:
+    first = runs[0]
+    for run in runs[1:]:
+        here, there = _kind(first), _kind(run)
+        for name in here:
+            if here[name] != there[name]:
+                raise InputError(
+                    f"{first.folder} and {run.folder} cannot be put together: {name} is '{here[name]}' in the one and "
+                    f"'{there[name]}' in the other. Report them one by one, or side by side with --apart"
+                )
+
+
+def _check_members(members: Sequence[SavedRun]) -> None:
+    seen: dict[tuple[int, str], SavedRun] = {}
+    for run in members:
+        for method in run.rows["method"].unique():
+            other = seen.setdefault((run.seed, method), run)
+            if other is not run:
+                raise InputError(
+                    f"{other.folder} and {run.folder} both hold '{method}' with seed {run.seed} and the same settings: "
+                    "that is one result twice. Leave one out, or run another seed"
+                )
+        if members[0].seed == run.seed and members[0].manifest_hash != run.manifest_hash:
+            raise InputError(f"{members[0].folder} and {run.folder} have the same seed but other streams")
+
+
+def _labels(firsts: Sequence[SavedRun]) -> list[str]:
+    """Name each group by dataset, model and heterogeneity, and by whatever else differs between the groups."""
+    everything = [{**_kind(run), **_setting(run)} for run in firsts]
+    named = ("dataset", "model", "alpha", "shards")
+    labels = []
+    for run, own in zip(firsts, everything, strict=True):
+        parts = [own["dataset"], own["model"]]
+        parts.append({"dirichlet": f"Dir({run.experiment['alpha']:g})"}.get(own["partition"], own["partition"]))
+        for name in own:
+            differs = any(other.get(name) != own[name] for other in everything if other["model"] == own["model"])
+            if name not in named and "fingerprint" not in name and differs:
+                parts.append(f"{name} {own[name]}")
+        labels.append(", ".join(parts))
+    return labels
+
+
+def _slug(label: str, number: int) -> str:
+    plain = "".join(letter if letter.isalnum() or letter == "." else "-" for letter in label.lower())
+    short = "-".join(part for part in plain.split("-") if part)[:48].strip("-.")
+    return f"{number}-{short}"

@@ -1,0 +1,136 @@
+"""Tables over all groups of a report: heterogeneity, models, FedTHE's lambda_s, and where every number comes from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from btfl.data.streams import STREAMS
+from btfl.report.accuracy import by_seed
+from btfl.report.groups import Group, is_oracle
+from btfl.report.style import style_of
+from btfl.report.table import Cell, Row, Table, mark_best, number_cell, text_cell
+from btfl.report.tables import HEADINGS
+
+LAMBDA = "lambda_s"
+
+
+def by_heterogeneity(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Find groups that differ in the Dirichlet's alpha alone, in its order; by what they share."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        experiment, training = group.first.experiment, group.first.record["training"]
+        if experiment["partition"] == "dirichlet":
+            data = group.first.record["data"]
+            same = [training["model"], training["rounds"], experiment["clients"], experiment["test_batch"]]
+            key = json.dumps([data["source"], data["shift"], experiment["split"], *same])
+            found.setdefault(key, []).append(group)
+    series = [sorted(members, key=alpha) for members in found.values()]
+    return {_shared(members): members for members in series if len({alpha(member) for member in members}) > 1}
+
+
+def alpha(group: Group) -> float:
+    """Give the Dirichlet's parameter."""
+    return float(group.first.experiment["alpha"])
+
+
+def by_model(groups: Sequence[Group]) -> list[Group]:
+    """Give the groups to compare models with: one for each model, of the same dataset and the same heterogeneity."""
+    found: dict[str, dict[str, Group]] = {}
+    for group in groups:
+        experiment, data = group.first.experiment, group.first.record["data"]
+        key = json.dumps([data["source"], data["shift"], experiment["split"], experiment["partition"], alpha(group)])
+        found.setdefault(key, {}).setdefault(experiment["model"], group)
+    largest = max(found.values(), key=len, default={})
+    return list(largest.values()) if len(largest) > 1 else []
+
+
+def titles_of(groups: Sequence[Group]) -> dict[str, str]:
+    """Give all methods of several groups by name, the oracle last."""
+    pairs = {name: title for group in groups for name, title in group.titles.items()}
+    return dict(sorted(pairs.items(), key=lambda pair: is_oracle(pair[0])))
+
+
+def heterogeneity_table(name: str, label: str, series: Sequence[Group]) -> Table:
+    """Accuracy on the synthetical stream against heterogeneity."""
+    return _across(
+        name, f"Accuracy in % on E (mixed) by heterogeneity: {label}", series, "synthetical",
+        [f"Dir({alpha(group):g})" for group in series],
+    )  # fmt: skip
+
+
+def models_table(groups: Sequence[Group]) -> Table:
+    """Average accuracy for each model."""
+    models = [str(group.first.experiment["model"]) for group in groups]
+    return _across("models", "Average accuracy in % of the five streams by model", groups, "average", models)
+
+
+def lambda_table(groups: Sequence[Group]) -> Table | None:
+    """Give the mean of FedTHE's lambda_s by stream."""
+    rows = []
+    for group in groups:
+        for name in group.telling(LAMBDA):
+            of_method = group.samples[group.samples["method"] == name]
+            means = of_method.groupby("stream")[LAMBDA].mean()
+            classes = group.first.record["data"]["classes"]
+            cells = [number_cell(float(means[stream]), 3) for stream in STREAMS]
+            rows.append(Row((text_cell(f"{group.titles[name]}: {group.label}"), number_cell(classes, 0), *cells)))
+    if not rows:
+        return None
+    return Table(
+        "lambda",
+        "FedTHE's λ_s by stream and dataset",
+        ("method and runs", "classes", *(HEADINGS[stream] for stream in STREAMS)),
+        tuple(rows),
+        ("Mean over all samples of the cosine of the two heads' answers; 1: they say the same.",),
+    )
+
+
+def runs_table(groups: Sequence[Group]) -> Table:
+    """Say where every number comes from: run folder, seed, settings and streams."""
+    rows = []
+    for group in groups:
+        for run in group.runs:
+            experiment, data = run.experiment, run.record["data"]
+            words = [
+                run.name,
+                run.record["run"],
+                group.label,
+                str(run.seed),
+                f"{experiment['clients']} clients, {run.record['training']['rounds']} rounds, {experiment['split']} split",
+                f"{data['images']:,} images; other domain: {data['shift'] or 'none'}",
+                run.manifest_hash[:16],
+            ]
+            rows.append(Row(tuple(text_cell(word) for word in words)))
+    return Table(
+        "runs",
+        "Where the numbers come from",
+        ("folder", "run", "group", "seed", "federation", "data", "streams (hash)"),
+        tuple(rows),
+        ("Equal hashes mean equal streams. Settings and whole hashes are below, and in each folder's run.json.",),
+        words=True,
+    )
+
+
+def _across(
+    name: str, title: str, groups: Sequence[Group], column: str, headings: Sequence[str]
+) -> Table:
+    seeds = [by_seed(group.rows)[column] for group in groups]
+    rows = []
+    for method, shown in titles_of(groups).items():
+        cells: list[Cell] = []
+        for series in seeds:
+            values = series.loc[method] if method in series.index.get_level_values(0) else pd.Series([math.nan])
+            cells.append(number_cell(float(values.mean())))
+        rows.append(Row((text_cell(shown), *cells), is_oracle(method), style_of(method).colour))
+    return Table(
+        name, title, ("method", *headings), mark_best(rows, range(1, len(groups) + 1)), ("Mean over clients and seeds.",)
+    )
+
+
+def _shared(series: Sequence[Group]) -> str:
+    first = series[0].first
+    return f"{first.record['data']['source']}, {first.experiment['model']}"
