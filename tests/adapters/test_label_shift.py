@@ -64,6 +64,15 @@ def test_without_a_shift_the_shares_stay_those_of_training(method: type[LabelShi
 
 
 @both
+def test_the_correction_is_the_exact_posterior_under_the_estimated_shares(method: type[LabelShift]) -> None:
+    adapter = method(client())
+    stream = sample(TARGET, 200, 9)[0]
+    last = adapter.predict(stream)[-1]
+    log_density = stream[-1] @ MEANS.T - (MEANS**2).sum(1) / 2  # up to what all classes share
+    np.testing.assert_allclose(last, np.exp(log_softmax(log_density + np.log(adapter.shares))), rtol=1e-3)
+
+
+@both
 def test_a_few_samples_do_not_turn_its_head(method: type[LabelShift]) -> None:
     adapter = method(client())
     far = np.array([[-3.0, -6.0]])  # beyond doubt of class 2

@@ -18,6 +18,7 @@ from btfl.engines.trained import TrainedFederation
 from btfl.recipes.balanced import Balanced, balanced_loss
 from btfl.recipes.base import ClientData
 from btfl.recipes.fedavg import FedAvg
+from btfl.recipes.images import extract
 from btfl.recipes.images import logits as logits_of
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.training import plain_loss
@@ -143,6 +144,19 @@ def test_fedrods_head_begins_as_no_correction_at_all() -> None:
     features = client.bundle.statistics["train_features"].astype(np.float64)
     by_sum = find_method("fedrod").build(client).predict(features)
     np.testing.assert_allclose(by_sum, find_method("fedavg").build(client).predict(features), atol=1e-12)
+
+
+def test_fedrods_head_steps_against_the_error_of_the_sum() -> None:
+    # One step from zero, on all samples at once: the cross-entropy's gradient where the sum is the global model.
+    settings = TrainingSettings("mlp", batch=10_000, learning_rate=0.5, weight_decay=0.0, augment=False)
+    recipe, own = Balanced(settings, (8, 8, 1), 10), digits().of(0, 1)
+    shared = train_small("balanced", rounds=3).shared
+    network = recipe.received(shared)
+    features, labels = extract(network, own.train.images).astype(np.float64), own.train.labels
+    error = np.exp(log_softmax(features @ shared["head.weight"].T)) - np.eye(10)[labels]
+    expected = -0.5 * error.T @ features / len(labels)
+    found = recipe.personalise("final", network, {}, own)["rod_head.weight"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_fedrod_fits_the_clients_own_validation_samples_better_than_the_global_head(

@@ -87,6 +87,14 @@ def test_the_rotation_head_is_uploaded_and_the_personal_head_is_not() -> None:
     assert update.metrics["rotation_accuracy"] > 0.3
 
 
+def test_a_client_starts_from_the_heads_it_is_sent() -> None:
+    recipe = TTT(TrainingSettings.for_model("mlp", learning_rate=0.0, momentum=0.0), (8, 8, 1), 10)
+    shared = {name: array + np.float32(0.125) for name, array in recipe.initial().items()}
+    upload = recipe.train(1, shared, {}, digits().of(0, 1)).upload
+    assert upload.keys() == shared.keys()
+    assert all(np.array_equal(array, upload[name]) for name, array in shared.items())
+
+
 def test_the_network_starts_where_fedavg_starts() -> None:
     joint, plain = (make_recipe(name, SETTINGS, (8, 8, 1), 10).initial() for name in ("ttt", "fedavg"))
     assert all(np.array_equal(array, joint[name]) for name, array in plain.items())

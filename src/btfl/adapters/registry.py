@@ -67,6 +67,7 @@ _METHODS = (
     Method("em", "EM", "btfl.adapters.label_shift:Em"),
     Method("bbse", "BBSE", "btfl.adapters.label_shift:Bbse"),
     Method("oracle", "Oracle", "btfl.adapters.heads:Oracle"),
+    Method("oracle-balanced", "Oracle (balanced)", "btfl.adapters.heads:Oracle", recipe="balanced"),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
 

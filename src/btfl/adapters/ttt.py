@@ -19,7 +19,7 @@ from btfl.adapters.client import DeployedClient
 from btfl.adapters.tuning import Snapshot, draws_for, plain_sgd, predicted
 from btfl.data.source import Images
 from btfl.recipes.images import crop_and_flip, to_tensor
-from btfl.recipes.rotations import check_square, rotated_every_way, rotation_head
+from btfl.recipes.rotations import rotated_every_way, rotation_head
 
 
 class TestTimeTraining(Adapter):
@@ -43,7 +43,6 @@ class TestTimeTraining(Adapter):
         check_positive("ttt", "learning_rate", learning_rate)
         check_count("ttt", "copies", copies)
         super().__init__(client)
-        check_square(client.model["image_shape"])
         self.network = client.network("finetuned")
         self.rotation = rotation_head(client.auxiliary("finetuned", "rotation"))
         self._first = Snapshot(self.network, self.rotation)

@@ -80,11 +80,11 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
     results = []
     for method in evaluation.methods:
         adapter_class = method.adapter_class()
-        recipe = adapter_class.recipe
+        recipe = method.trained_with
         if recipe not in clients:
             clients[recipe] = _client(evaluation, method, recipe, number)
         if adapter_class.takes == "features" and recipe not in features:
-            network = clients[recipe].network("global")
+            network = clients[recipe].extractor()
             features[recipe] = {
                 name: extract(network, stream.images).astype(np.float64) for name, stream in streams.items()
             }
@@ -149,4 +149,20 @@ def _client(evaluation: Evaluation, method: Method, recipe: str, number: int) ->
 
 def needed_recipes(methods: Sequence[Method]) -> list[str]:
     """Name the trainings that these methods stand on, in the order they first appear."""
-    return list(dict.fromkeys(method.adapter_class().recipe for method in methods))
+    return list(dict.fromkeys(method.trained_with for method in methods))
+
+
+def suitable(
+    methods: Sequence[Method], federations: Mapping[str, TrainedFederation]
+) -> tuple[tuple[Method, ...], tuple[str, ...]]:
+    """Give the methods that can be used on these models, and why the others cannot."""
+    kept, reasons = [], []
+    for method in methods:
+        reason = method.adapter_class().unsuitable(federations[method.trained_with].client(0))
+        if reason is None:
+            kept.append(method)
+        else:
+            reasons.append(f"{method.title} is left out: {reason}")
+    if not kept:
+        raise InputError("none of the methods can be used here. " + ". ".join(reasons))
+    return tuple(kept), tuple(reasons)

@@ -10,16 +10,14 @@ from pathlib import Path
 import pandas as pd
 
 from btfl.adapters.registry import find_method
-from btfl.bench.evaluate import Evaluation, Predictions, evaluate, needed_recipes
+from btfl.bench.data import load_data
+from btfl.bench.evaluate import Evaluation, Predictions, evaluate, needed_recipes, suitable
 from btfl.bench.experiment import Experiment
 from btfl.bench.results import client_rows, sample_rows, write_table
 from btfl.bench.saved import RECORD, RESULTS, SAMPLES, constants, describe_run
-from btfl.data.partition import make_partition
-from btfl.data.registry import load_source
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
-from btfl.data.subset import take
-from btfl.engines import Event, FederatedData, LocalEngine, TrainedFederation, train_federation
+from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
 from btfl.engines.base import Engine
 from btfl.recipes.registry import make_recipe
 from btfl.storage import write_json
@@ -37,6 +35,8 @@ class BenchRun:
     source: Source
     manifest: Manifest
     rows: pd.DataFrame
+    evaluation: Evaluation
+    """The trained federations and streams, for whoever wants to go on with them."""
 
 
 def run_bench(
@@ -46,14 +46,13 @@ def run_bench(
     workers: int = 1,
     engine: Engine | None = None,
     watch: Watch | None = None,
+    faults: FaultSettings | None = None,
 ) -> BenchRun:
     """Do everything an experiment asks for; what is already in the folder is not done again."""
     folder = Path(folder)
     watch = watch or (lambda recipe, event: None)
-    source = load_source(experiment.dataset, root=experiment.root, shift=experiment.shift, **experiment.dataset_options)
-    if experiment.samples is not None:
-        source = take(source, experiment.samples)
-    partition = make_partition(source, experiment.partition_settings(), experiment.seed)
+    data = load_data(experiment)
+    source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.seed)
     methods = tuple(find_method(name) for name in experiment.methods)
 
@@ -62,14 +61,17 @@ def run_bench(
         recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
         federations[name] = train_federation(
             recipe,
-            FederatedData(source, partition),
+            data,
             engine or LocalEngine(workers),
             folder=folder / "training" / name,
             report=partial(watch, name),
+            faults=faults,
         )
 
+    methods, left_out = suitable(methods, federations)
     manifest.save(folder)
-    record = describe_run(experiment, source, manifest, methods)
+    notes = (*_copies(partition.copies, manifest.left_out), *left_out)
+    record = describe_run(experiment, source, manifest, methods, notes)
     predictions: list[Predictions] = []
     evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
     clients = len(manifest.clients)
@@ -80,4 +82,13 @@ def run_bench(
     write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), folder / SAMPLES)
     write_table(rows, folder / RESULTS)
     write_json(folder / RECORD, record)  # last: a folder that has it is complete
-    return BenchRun(experiment, folder, source, manifest, rows)
+    return BenchRun(experiment, folder, source, manifest, rows, evaluation)
+
+
+def _copies(in_pool: int, in_domain: int) -> list[str]:
+    notes = []
+    if in_pool:
+        notes.append(f"{in_pool} images are exact copies of others; each stays on one side of one client's split")
+    if in_domain:
+        notes.append(f"{in_domain} images of the other domain are in the pool too and are not used")
+    return notes

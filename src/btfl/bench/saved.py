@@ -31,7 +31,11 @@ def run_id(experiment: Experiment) -> str:
 
 
 def describe_run(
-    experiment: Experiment, source: Source, manifest: Manifest, methods: tuple[Method, ...]
+    experiment: Experiment,
+    source: Source,
+    manifest: Manifest,
+    methods: tuple[Method, ...],
+    notes: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """Give what ``run.json`` holds: everything needed to trace a number, and no time."""
     return {
@@ -49,9 +53,10 @@ def describe_run(
             "fingerprint": manifest.source_fingerprint,
             "shift": manifest.shift_name,
             "shift_fingerprint": manifest.shift_fingerprint,
-            "notes": list(source.notes),
+            "notes": [*source.notes, *notes],
         },
         "streams": {"hash": manifest.hash, "seed": manifest.seed, **asdict(manifest.settings)},
+        "notes": [*experiment.notes, *notes],
         "methods": [_describe_method(method, experiment.test_batch) for method in methods],
     }
 
@@ -106,10 +111,9 @@ class SavedRun:
         return str(self.record["streams"]["hash"])
 
     @property
-    def left_out(self) -> list[str]:
-        """Titles of methods that were asked for but do not suit the model."""
-        present = set(self.rows["method"])
-        return [method["title"] for method in self.record["methods"] if method["name"] not in present]
+    def notes(self) -> list[str]:
+        """What a reader must be told of it."""
+        return list(self.record["notes"])
 
 
 def load_run(folder: str | Path) -> SavedRun:

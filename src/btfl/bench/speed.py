@@ -6,14 +6,12 @@ Timings are no function of the settings, so they stay out of the results and hav
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.adapters.base import Adapter
 from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import Oracle
 from btfl.adapters.registry import Method
@@ -42,10 +40,9 @@ def measure_speed(evaluation: Evaluation, folder: Path, samples: int = 50, repea
     timings = []
     for method in evaluation.methods:
         client = evaluation.federations[method.trained_with].client(0)
-        if method.adapter_class().unsuitable(client) is None:
-            for _ in range(repeats):
-                seconds = _time(method, client, stream, count)
-                timings.append(Timing(method.name, seconds / count * 1000, count, repeats))
+        for _ in range(repeats):
+            seconds = _time(method, client, stream, count)
+            timings.append(Timing(method.name, seconds / count * 1000, count, repeats))
     write_json(folder / FILE, [asdict(timing) for timing in timings])
     return timings
 
@@ -57,14 +54,14 @@ def read_speed(folder: Path) -> list[Timing]:
 
 
 def _time(method: Method, client: DeployedClient, stream: Stream, count: int) -> float:
-    adapter, network = method.build(client), client.network("global")
+    adapter, network = method.build(client), client.extractor()
     takes_features = method.adapter_class().takes == "features"
 
-    def see(rows: Sequence[int] | slice) -> NDArray[np.float64]:
+    def see(rows: slice) -> NDArray[np.float64]:
         if isinstance(adapter, Oracle):
             adapter.tell(stream.labels[rows])
         images = stream.images[rows]
-        return _predict(adapter, extract(network, images).astype(np.float64) if takes_features else images)
+        return adapter.predict(extract(network, images).astype(np.float64) if takes_features else images)
 
     see(slice(0, 1))  # what is set up at the first call is not the method's cost
     adapter.reset()
@@ -72,7 +69,3 @@ def _time(method: Method, client: DeployedClient, stream: Stream, count: int) ->
     for i in range(count):
         see(slice(i, i + 1))
     return time.perf_counter() - start
-
-
-def _predict(adapter: Adapter, seen: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.float64]:
-    return adapter.predict(seen)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from btfl import __version__
-from btfl.cli import data
+from btfl.cli import data, flower
 
 app = typer.Typer(
     name="btfl",
@@ -20,9 +20,10 @@ app = typer.Typer(
     "Start with `btfl demo`; it needs no download.",
 )
 app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
 
 Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to train and evaluate with.")]
-Out = Annotated[Optional[Path], typer.Option("--out", "-o", metavar="FOLDER", help="Where the run is kept.")]  # noqa: UP045
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the run is kept.")]
 DEFAULT_WORKERS = min(os.cpu_count() or 1, 8)
 
 
@@ -50,21 +51,24 @@ def demo(out: Out = Path("runs/demo"), workers: Workers = DEFAULT_WORKERS, seed:
 @app.command()
 def bench(
     experiment: Annotated[
-        Optional[Path], typer.Argument(metavar="[EXPERIMENT.toml]", help="An experiment written down as TOML.")  # noqa: UP045
+        Path | None, typer.Argument(metavar="[EXPERIMENT.toml]", help="An experiment written down as TOML.")
     ] = None,
-    preset: Annotated[Optional[str], typer.Option(help="An experiment that comes with btfl: demo, quick, ...")] = None,  # noqa: UP045
-    dataset: Annotated[Optional[str], typer.Option(help="The dataset; see `btfl data list`.")] = None,  # noqa: UP045
-    root: Annotated[Optional[Path], typer.Option(help="Where the dataset is, if not in the cache.")] = None,  # noqa: UP045
-    shift: Annotated[Optional[str], typer.Option(help="The other domain: a name, a file, or `none`.")] = None,  # noqa: UP045
-    model: Annotated[Optional[str], typer.Option(help="cnn, resnet20, cct4, mlp, or your own `module:Factory`.")] = None,  # noqa: UP045
-    clients: Annotated[Optional[int], typer.Option(help="How many clients.")] = None,  # noqa: UP045
-    alpha: Annotated[Optional[float], typer.Option(help="Dirichlet parameter: the smaller, the more clients differ.")] = None,  # noqa: UP045
-    rounds: Annotated[Optional[int], typer.Option(help="Rounds of training.")] = None,  # noqa: UP045
-    split: Annotated[Optional[str], typer.Option(help="honest, or redrawn (the published, leaking procedure).")] = None,  # noqa: UP045
-    method: Annotated[Optional[list[str]], typer.Option(help="A method to compare; may be given several times.")] = None,  # noqa: UP045
-    seed: Annotated[Optional[int], typer.Option(help="What every random choice follows from.")] = None,  # noqa: UP045
+    preset: Annotated[str | None, typer.Option(help="An experiment that comes with btfl: demo, quick, ...")] = None,
+    dataset: Annotated[str | None, typer.Option(help="The dataset; see `btfl data list`.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Where the dataset is, if not in the cache.")] = None,
+    shift: Annotated[str | None, typer.Option(help="The other domain: a name, a file, or `none`.")] = None,
+    model: Annotated[str | None, typer.Option(help="cnn, resnet20, cct4, mlp, or your own `module:Factory`.")] = None,
+    clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Dirichlet parameter: the smaller, the more clients differ.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of training.")] = None,
+    split: Annotated[str | None, typer.Option(help="honest, or redrawn (the published, leaking procedure).")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="A method to compare; may be given several times.")] = None,
+    seed: Annotated[int | None, typer.Option(help="What every random choice follows from.")] = None,
     option: Annotated[
-        Optional[list[str]], typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, `training.batch=64` say.")  # noqa: UP045
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, `training.batch=64` say."),
     ] = None,
     out: Out = None,
     workers: Workers = DEFAULT_WORKERS,
@@ -109,3 +113,69 @@ def methods() -> None:
     from btfl.cli.bench import show_methods
 
     show_methods()
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the report is written.")
+    ] = None,
+    apart: Annotated[
+        bool,
+        typer.Option(
+            "--apart", help="Show runs of different datasets, splits or streams side by side, never averaged."
+        ),
+    ] = False,
+) -> None:
+    """Make a page with tables and figures from one or several runs.
+
+    Runs that differ in the seed alone are averaged; other models or heterogeneities stand side by side; streams of
+    another kind are refused unless you say `--apart`.
+
+    Examples:
+
+    `btfl report runs/demo`
+
+    `btfl report runs/seed-0 runs/seed-1 runs/seed-2 --out report`
+    """
+    from rich.console import Console
+
+    from btfl.cli.report import show_report
+
+    show_report(runs, out or (runs[0] if len(runs) == 1 else Path("report")), Console(), apart=apart)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A table or figure of the paper: table2, say.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name every table and figure of the paper and stop.")] = False,
+    scale: Annotated[float, typer.Option(help="Share of the paper's rounds and images, above 0 and up to 1.")] = 1.0,
+    dataset: Annotated[str | None, typer.Option(help="A dataset to take in place of the paper's.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Where the dataset is, if not in the cache.")] = None,
+    shift: Annotated[str | None, typer.Option(help="The other domain: a name, a file, or `none`.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be given several times.")] = None,
+    out: Out = None,
+    workers: Workers = DEFAULT_WORKERS,
+) -> None:
+    """Run what a table or figure of the paper was made from, at its size or smaller, and make the report.
+
+    Whatever is not as in the paper, scale included, is said in the output and in the report.
+
+    Examples:
+
+    `btfl reproduce --list`
+
+    `btfl reproduce table2 --scale 0.05 --dataset digits`
+    """
+    from btfl.cli.reproduce import reproduce_and_show, show_list
+
+    if list_ or name is None:
+        show_list()
+    else:
+        from btfl.bench.reproduce import Substitution
+
+        instead = Substitution(dataset, root, shift, tuple(method or ()))
+        reproduce_and_show(name, scale, instead, out, workers)

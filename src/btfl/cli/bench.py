@@ -13,17 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from btfl.adapters.registry import METHODS
 from btfl.bench.experiment import Experiment, make_experiment, read_experiment, read_preset
-from btfl.bench.results import summary
 from btfl.bench.run import BenchRun, run_bench
-from btfl.engines import Event
+from btfl.cli.report import show_report
+from btfl.engines import Event, FaultSettings
+from btfl.engines.base import Engine
 from btfl.errors import InputError
-from btfl.report.page import write_report
-from btfl.report.tables import notes, terminal_table
 
 
-def collect(
-    path: Path | None, preset: str | None, options: dict[str, Any], settings: list[str]
-) -> Experiment:
+def collect(path: Path | None, preset: str | None, options: dict[str, Any], settings: list[str]) -> Experiment:
     """Put an experiment together from a file or preset and what was typed beside it."""
     if path is not None and preset is not None:
         raise InputError("name an experiment file or a preset, not both")
@@ -43,21 +40,32 @@ def collect(
     return make_experiment(values)
 
 
-def run_and_show(experiment: Experiment, folder: Path, workers: int) -> BenchRun:
+def run_and_show(
+    experiment: Experiment,
+    folder: Path,
+    workers: int,
+    engine: Engine | None = None,
+    faults: FaultSettings | None = None,
+) -> BenchRun:
     """Run, with a progress bar; then print the table and where the report is."""
-    sys.path.insert(0, str(Path.cwd()))  # so that a method or model of the user's own is found
     console = Console()
-    with _Watcher(console) as watcher:
-        run = run_bench(experiment, folder, workers=workers, watch=watcher)
-    report = write_report(run)
-    for note in run.source.notes:
-        console.print(f"note: {note}", highlight=False, markup=False)
-    title = f"{run.source.name}, {experiment.model}, {experiment.clients} clients, seed {experiment.seed}"
-    console.print(terminal_table(summary(run.rows), title))
-    for note in notes(run.manifest):
-        console.print(note, highlight=False, markup=False)
-    console.print(f"Report: {report}", highlight=False, markup=False, soft_wrap=True)
+    run = run_with_progress(experiment, folder, workers, console, engine, faults)
+    show_report([folder], folder, console)
     return run
+
+
+def run_with_progress(
+    experiment: Experiment,
+    folder: Path,
+    workers: int,
+    console: Console,
+    engine: Engine | None = None,
+    faults: FaultSettings | None = None,
+) -> BenchRun:
+    """Run, with a progress bar."""
+    sys.path.insert(0, str(Path.cwd()))  # so that a method or model of the user's own is found
+    with _Watcher(console) as watcher:
+        return run_bench(experiment, folder, workers=workers, engine=engine, watch=watcher, faults=faults)
 
 
 class _Watcher:
@@ -93,10 +101,13 @@ class _Watcher:
         total = event.rounds if event.stage == "train" else event.clients
         if name not in self._tasks:
             self._tasks[name] = self._progress.add_task(name, total=total, detail="")
+        if event.warning:
+            self._progress.console.print(f"warning: {name}, {event.warning}", highlight=False, markup=False)
         if event.stage != "train":
             self._progress.update(self._tasks[name], completed=event.clients_done)
         elif event.metrics:
-            detail = f"loss {event.metrics['loss']:.3f}  accuracy {event.metrics['accuracy']:.1%}"
+            loss, accuracy = (event.metrics.get(name, float("nan")) for name in ("loss", "accuracy"))
+            detail = f"loss {loss:.3f}  accuracy {accuracy:.1%}"
             self._progress.update(self._tasks[name], completed=event.round, detail=detail)
         else:
             self._progress.update(
@@ -117,11 +128,13 @@ def show_methods() -> None:
         settings.update(method.settings)
         told = ", ".join(f"{key} = {value}" for key, value in settings.items()) or "none"
         console.print(
-            f"    paper: {adapter.paper or 'none'}\n    trains: {adapter.recipe}; sees: {adapter.takes}; "
+            f"    paper: {adapter.paper or 'none'}\n    trains: {method.trained_with}; sees: {adapter.takes}; "
             f"settings: {told}",
             markup=False,
         )
-    console.print("\nA method of your own: --method my_module:MyAdapter; change settings with name\\[setting=value,...].")
+    console.print(
+        "\nA method of your own: --method my_module:MyAdapter; change settings with name\\[setting=value,...]."
+    )
 
 
 def _value(text: str) -> Any:

@@ -23,31 +23,32 @@ from btfl.engines.trained import client_name, save_outcome
 from btfl.errors import BtflError, InputError
 from btfl.flower.messages import pack_result, unpack_job
 from btfl.flower.state import PrivateState
-from btfl.flower.task import FlowerTask
+from btfl.flower.task import FlowerTask, TaskReader
 from btfl.recipes.base import Description, Recipe, Update
 
 
-def make_client_app(task: FlowerTask | None = None) -> ClientApp:
-    """Make the ClientApp for a task, or for whatever the run config says."""
+def make_client_app(task: FlowerTask | TaskReader = FlowerTask.from_run_config) -> ClientApp:
+    """Make the ClientApp for a task, or for what is read from the run config."""
     app = ClientApp()
-    app.query("introduce")(partial(introduce, task))
+    app.query("introduce")(introduce)
     app.train()(partial(answer, task))
     app.query("describe")(partial(answer, task))
     app.query("conclude")(partial(answer, task))
     return app
 
 
-def introduce(task: FlowerTask | None, message: Message, context: Context) -> Message:
+def introduce(message: Message, context: Context) -> Message:
     """Tell the server which client this node is."""
     return Message(RecordDict({"facts": ConfigRecord({"client": _client(context)})}), reply_to=message)
 
 
-def answer(task: FlowerTask | None, message: Message, context: Context) -> Message:
+def answer(task: FlowerTask | TaskReader, message: Message, context: Context) -> Message:
     """Do a job; what goes wrong is told in a sentence."""
     result: Update | Description | Kept | Failure
     try:
         with one_thread():
-            result = _work(task or FlowerTask.from_run_config(context.run_config), message, context)
+            fixed = task if isinstance(task, FlowerTask) else task(context.run_config)
+            result = _work(fixed, message, context)
     except BtflError as error:
         result = Failure(str(error))
     return Message(pack_result(result), reply_to=message)

@@ -10,19 +10,19 @@ from flwr.serverapp import Grid, ServerApp
 from btfl.engines.federation import Event, train_federation
 from btfl.engines.trained import TrainedFederation
 from btfl.flower.session import GridEngine
-from btfl.flower.task import FlowerTask
+from btfl.flower.task import FlowerTask, TaskReader
 
 log = logging.getLogger("flwr")  # whose lines `flwr run --stream` shows
 
 
-def make_server_app() -> ServerApp:
-    """Make the ServerApp for whatever the run config says."""
+def make_server_app(read_task: TaskReader = FlowerTask.from_run_config) -> ServerApp:
+    """Make the ServerApp for what is read from the run config."""
     app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
-        serve(grid, FlowerTask.from_run_config(context.run_config))
+        serve(grid, read_task(context.run_config))
 
+    app.main()(main)
     return app
 
 

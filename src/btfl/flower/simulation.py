@@ -96,11 +96,11 @@ class _Simulation:
     def _simulate(self, client_app: Any, clients: int, backend: Any) -> None:
         server = ServerApp()
 
-        @server.main()
         def main(grid: Grid, context: Context) -> None:
             self._grids.put(grid)
             self._finished.wait()
 
+        server.main()(main)
         try:
             run_simulation(server, client_app, clients, backend_config=backend)
         except BaseException as error:  # flwr may also call exit

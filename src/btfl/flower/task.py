@@ -7,15 +7,14 @@ A run config is flat and holds numbers, truth values and text. So each setting o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from btfl.bench.data import load_data
 from btfl.bench.experiment import Experiment, make_experiment
-from btfl.data.partition import make_partition
-from btfl.data.registry import load_source
 from btfl.engines.data import FederatedData
 from btfl.engines.faults import FaultSettings
 from btfl.errors import InputError
@@ -76,14 +75,16 @@ class FlowerTask:
         return _make(self.experiment, self.recipe, root)
 
 
+TaskReader = Callable[[Mapping[str, Value]], FlowerTask]
+"""Run config -> task."""
+
+
 @lru_cache(maxsize=2)
 def _make(text: str, recipe: str, root: str | None) -> tuple[Recipe, FederatedData]:
     experiment = make_experiment(json.loads(text))
-    place = experiment.root if root is None else Path(root)
-    source = load_source(experiment.dataset, root=place, shift=experiment.shift, **experiment.dataset_options)
-    partition = make_partition(source, experiment.partition_settings(), experiment.seed)
-    made = make_recipe(recipe, experiment.training_settings(), source.image_shape, len(source.classes))
-    return made, FederatedData(source, partition)
+    data = load_data(experiment, None if root is None else Path(root))
+    source = data.source
+    return make_recipe(recipe, experiment.training_settings(), source.image_shape, len(source.classes)), data
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Value]:

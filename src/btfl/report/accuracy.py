@@ -30,6 +30,17 @@ def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
     return by_client(rows).groupby(level=["method", "seed"], sort=False).mean()
 
 
+def values_of(table: pd.DataFrame, method: str, column: str) -> NDArray[np.float64]:
+    """Give one method's numbers from a table of ``by_client`` or ``by_seed``; none if it is not in there."""
+    rows = table.index.get_level_values("method") == method
+    return table.loc[rows, column].to_numpy(dtype=np.float64)
+
+
+def spread(values: NDArray[np.float64]) -> float | None:
+    """Give the standard deviation over seeds; None where there is but one."""
+    return float(values.std(ddof=1)) if len(values) > 1 else None
+
+
 @dataclass(frozen=True)
 class Interval:
     """A difference in percentage points, with its bootstrap confidence interval."""
@@ -48,12 +59,14 @@ class Interval:
 
 def compare(rows: pd.DataFrame, method: str, other: str, column: str = "average") -> Interval:
     """Compare two methods on the same clients of the same seeds: mean difference, and its interval."""
-    table = by_client(rows)[column]
-    paired = (table.loc[method] - table.loc[other]).dropna()
-    seeds = sorted(set(paired.index.get_level_values("seed")))
-    if not seeds:
+    table = by_client(rows)[column].unstack("method")
+    if method not in table or other not in table:
+        raise InputError(f"'{method}' and '{other}' are not both among the results")
+    paired = (table[method] - table[other]).dropna()
+    seeds = paired.index.get_level_values("seed")
+    if not len(paired):
         raise InputError(f"'{method}' and '{other}' share no seed: they cannot be compared pair by pair")
-    return paired_bootstrap([paired.loc[seed].to_numpy() for seed in seeds])
+    return paired_bootstrap([paired[seeds == seed].to_numpy(dtype=np.float64) for seed in sorted(set(seeds))])
 
 
 def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:
@@ -65,7 +78,9 @@ def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) 
     # Means of redrawn clients: (a slot for each seed drawn, which seed, draw).
     means = np.stack(
         [
-            np.stack([values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1) for values in differences])
+            np.stack(
+                [values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1) for values in differences]
+            )
             for _ in differences
         ]
     )

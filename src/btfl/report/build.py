@@ -43,8 +43,16 @@ class Report:
     notes: list[str]
 
 
-def write_report(folders: Sequence[str | Path], out: str | Path, *, apart: bool = False) -> Path:
-    """Write ``report.html``, ``tables/`` and ``figures/`` into a folder; give the page's path."""
+@dataclass(frozen=True, eq=False)
+class WrittenReport:
+    """A report, and where its page is."""
+
+    page: Path
+    report: Report
+
+
+def write_report(folders: Sequence[str | Path], out: str | Path, *, apart: bool = False) -> WrittenReport:
+    """Write ``report.html``, ``tables/`` and ``figures/`` into a folder."""
     out = Path(out)
     report = make_report(group_runs(load_runs(folders), apart=apart))
     all_tables = [table for part in report.parts for table in part.tables] + [report.runs]
@@ -58,16 +66,16 @@ def write_report(folders: Sequence[str | Path], out: str | Path, *, apart: bool 
         write_atomically(out / "figures" / f"{drawing.name}.png", drawing.png)
         write_atomically(out / "figures" / f"{drawing.name}.svg", drawing.svg)
     write_atomically(out / PAGE, render(report).encode())
-    return out / PAGE
+    return WrittenReport(out / PAGE, report)
 
 
 def make_report(groups: list[Group]) -> Report:
     """Compute every table and draw every figure."""
     runs = [run for group in groups for run in group.runs]
     names = list(dict.fromkeys(str(run.experiment["name"]) for run in runs))
-    notes = dict.fromkeys(note for run in runs for note in (*run.experiment["notes"], *run.record["data"]["notes"]))
-    parts = [*_across_groups(groups), *(_of_group(group) for group in groups)]
-    return Report(", ".join(names), groups, [part for part in parts if part.tables], overview.runs_table(groups), list(notes))
+    notes = dict.fromkeys(note for run in runs for note in run.notes)
+    parts = [*_across_groups(groups), *(_of_group(group) for group in groups), *_agreement(groups)]
+    return Report(", ".join(names), groups, parts, overview.runs_table(groups), list(notes))
 
 
 def _of_group(group: Group) -> Part:
@@ -100,8 +108,8 @@ def _drawings_of(group: Group) -> Iterator[Drawing]:
     if told:
         yield make(
             "weights", "Distribution of e on each stream",
-            "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is the "
-            "mean of A to D, to hold against E.",
+            "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is "
+            "the mean of A to D, to hold against E.",
             lambda: weights.distribution(group),
         )  # fmt: skip
         yield make(
@@ -146,6 +154,9 @@ def _across_groups(groups: list[Group]) -> Iterator[Part]:
             partial(accuracy.by_model, models),
         )  # fmt: skip
         yield Part("models", "Models", [overview.models_table(models)], [drawing])
+
+
+def _agreement(groups: list[Group]) -> Iterator[Part]:
     agreement = overview.lambda_table(groups)
     if agreement is not None:
         drawing = draw(
@@ -157,4 +168,3 @@ def _across_groups(groups: list[Group]) -> Iterator[Part]:
 
 def _named(group: Group, name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
     return draw(group.file(name), title, caption, make)
-

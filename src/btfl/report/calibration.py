@@ -31,8 +31,11 @@ def reliability(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins:
     place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
     counts = np.bincount(place, minlength=bins)
     filled = counts > 0
-    sums = [np.bincount(place, weights=values, minlength=bins) for values in (confidence, right.astype(float))]
-    return Reliability(*(total[filled] / counts[filled] for total in sums), counts[filled] / len(confidence))
+    sure, correct = (
+        np.bincount(place, weights=values, minlength=bins)[filled] / counts[filled]
+        for values in (confidence, right.astype(np.float64))
+    )
+    return Reliability(sure, correct, counts[filled] / len(confidence))
 
 
 def log_loss(true_probability: NDArray[np.float64]) -> float:

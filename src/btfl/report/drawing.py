@@ -42,7 +42,7 @@ class Drawing:
 
 def draw(name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
     """Make a figure in our style and keep it in both formats; the same data give the same bytes."""
-    with mpl.rc_context({**mpl.rcParamsDefault, **RC, "backend": "agg"}):
+    with mpl.rc_context(dict(RC)):
         figure = make()
         png, svg = io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", metadata={"Software": None})

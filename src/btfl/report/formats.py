@@ -83,7 +83,6 @@ def latex_document(names: list[str]) -> str:
     return "\n".join(
         [
             r"\documentclass{article}",
-            r"\usepackage[T1]{fontenc}",
             r"\usepackage[margin=2cm]{geometry}",
             r"\usepackage{booktabs,graphicx}",
             r"\begin{document}",

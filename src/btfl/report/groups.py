@@ -72,14 +72,14 @@ class Group:
         return f"{name}-{self.slug}" if self.slug else name
 
     def telling(self, column: str) -> list[str]:
-        """Name the methods that say something of each sample, ``e`` for instance; the oracle, told the truth, is none."""
+        """Name the methods that tell this of each sample, ``e`` for instance; the oracle, told the truth, is none."""
         found = self.samples.loc[self.samples[column].notna(), "method"].unique()
         return [name for name in self.titles if name in found and not is_oracle(name)]
 
 
 def is_oracle(method: str) -> bool:
     """Whether this row is no method but a ceiling."""
-    return method == ORACLE or method.startswith(f"{ORACLE}[")
+    return method.startswith(ORACLE)
 
 
 def load_runs(folders: Iterable[str | Path]) -> list[SavedRun]:

@@ -6,12 +6,9 @@ import json
 import math
 from collections.abc import Sequence
 
-import pandas as pd
-
 from btfl.data.streams import STREAMS
-from btfl.report.accuracy import by_seed
+from btfl.report.accuracy import by_seed, values_of
 from btfl.report.groups import Group, is_oracle
-from btfl.report.style import style_of
 from btfl.report.table import Cell, Row, Table, mark_best, number_cell, text_cell
 from btfl.report.tables import HEADINGS
 
@@ -94,13 +91,13 @@ def runs_table(groups: Sequence[Group]) -> Table:
     rows = []
     for group in groups:
         for run in group.runs:
-            experiment, data = run.experiment, run.record["data"]
+            experiment, data, rounds = run.experiment, run.record["data"], run.record["training"]["rounds"]
             words = [
                 run.name,
                 run.record["run"],
                 group.label,
                 str(run.seed),
-                f"{experiment['clients']} clients, {run.record['training']['rounds']} rounds, {experiment['split']} split",
+                f"{experiment['clients']} clients, {rounds} rounds, {experiment['split']} split",
                 f"{data['images']:,} images; other domain: {data['shift'] or 'none'}",
                 run.manifest_hash[:16],
             ]
@@ -115,19 +112,21 @@ def runs_table(groups: Sequence[Group]) -> Table:
     )
 
 
-def _across(
-    name: str, title: str, groups: Sequence[Group], column: str, headings: Sequence[str]
-) -> Table:
-    seeds = [by_seed(group.rows)[column] for group in groups]
+def _across(name: str, title: str, groups: Sequence[Group], column: str, headings: Sequence[str]) -> Table:
+    seeds = [by_seed(group.rows) for group in groups]
     rows = []
     for method, shown in titles_of(groups).items():
         cells: list[Cell] = []
-        for series in seeds:
-            values = series.loc[method] if method in series.index.get_level_values(0) else pd.Series([math.nan])
-            cells.append(number_cell(float(values.mean())))
-        rows.append(Row((text_cell(shown), *cells), is_oracle(method), style_of(method).colour))
+        for table in seeds:
+            values = values_of(table, method, column)
+            cells.append(number_cell(float(values.mean()) if len(values) else math.nan))
+        rows.append(Row((text_cell(shown), *cells), is_oracle(method), method))
     return Table(
-        name, title, ("method", *headings), mark_best(rows, range(1, len(groups) + 1)), ("Mean over clients and seeds.",)
+        name,
+        title,
+        ("method", *headings),
+        mark_best(rows, range(1, len(groups) + 1)),
+        ("Mean over clients and seeds.",),
     )
 
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from btfl import __version__
-from btfl.report.style import INK
+from btfl.report.style import INK, style_of
 from btfl.report.table import Cell
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ def render(report: Report) -> str:
     """Write the page."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["sort_key"] = _sort_key
-    environment.filters["swatch"] = lambda colour: "currentColor" if colour == INK else colour
+    environment.filters["style_of"] = style_of
+    environment.filters["on_page"] = lambda colour: "currentColor" if colour == INK else colour
     template = environment.from_string(_asset("page.html"))
     return template.render(
         report=report,
@@ -49,4 +50,6 @@ def _settings(record: dict[str, Any]) -> list[tuple[str, str]]:
     experiment = [(key, value) for key, value in record["experiment"].items() if value not in (None, {}, [], "")]
     training = [(f"training.{key}", value) for key, value in record["training"].items() if value not in (None, {})]
     shown = {key: value for key, value in [*experiment, *training] if key not in ("training", "training.seed")}
-    return [(key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)) for key, value in shown.items()]
+    return [
+        (key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)) for key, value in shown.items()
+    ]

@@ -7,7 +7,6 @@ import math
 from btfl.bench.speed import read_speed
 from btfl.report import paper
 from btfl.report.groups import Group, is_oracle
-from btfl.report.style import style_of
 from btfl.report.table import Row, Table, number_cell, text_cell
 
 
@@ -31,7 +30,7 @@ def speed_tables(group: Group) -> list[Table]:
             number_cell(min(seconds), 3),
             number_cell(theirs),
         )
-        rows.append(Row(cells, is_oracle(name), style_of(name).colour))
+        rows.append(Row(cells, is_oracle(name), name))
     return [
         Table(
             group.file("speed"),

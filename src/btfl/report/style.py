@@ -29,11 +29,20 @@ class Style:
     line: Any = "-"
 
     @property
+    def symbol(self) -> str:
+        """The marker as a character, for tables."""
+        return _SYMBOLS.get(self.marker, "●")
+
+    @property
     def edge(self) -> dict[str, Any]:
         """Marker and colour, for a scatter or a line's points."""
         return {"color": self.colour, "marker": self.marker}
 
 
+_SYMBOLS = {
+    "s": "■", "X": "✖", "^": "▲", "v": "▼", "P": "✚", "D": "◆", "d": "♦", "<": "◀", ">": "▶", "*": "★", "o": "●",
+    "h": "⬢", "p": "⬟", "8": "⯃",
+}  # fmt: skip
 _DASH, _DOT, _DASHDOT = (0, (5, 2)), (0, (1.2, 1.4)), (0, (5, 1.5, 1.2, 1.5))
 
 _STYLES: Mapping[str, Style] = {
@@ -45,14 +54,14 @@ _STYLES: Mapping[str, Style] = {
     "knn-per": Style(_GREEN, "P"),
     "fedthe": Style(_SKY, "D"),
     "fedthe-release": Style(_SKY, "h", _DOT),
-    "fedthe-on-fedavg": Style(_SKY, "p", _DASHDOT),
+    "fedthe-on-fedavg": Style(_SKY, "8", _DASHDOT),
     "fedthe-plus": Style(_SKY, "d", _DASH),
     "ttt": Style(_OCHRE, "<"),
     "memo": Style(_OCHRE, ">", _DASH),
     "t3a": Style(_VIOLET, "<"),
     "tent": Style(_VIOLET, ">", _DASH),
-    "lame": Style(_VIOLET, "H", _DOT),
-    "em": Style(_GREEN, "8", _DASH),
+    "lame": Style(_VIOLET, "h", _DOT),
+    "em": Style(_GREEN, "p", _DASH),
     "bbse": Style(_GREEN, "d", _DOT),
     "btfl": Style(_RED, "o"),
     "btfl-release": Style(_RED, "v", _DASH),
@@ -75,7 +84,7 @@ def style_of(method: str) -> Style:
     return Style(colour, marker, _OTHER_LINES[draw // 128 % len(_OTHER_LINES)])
 
 
-RC: Mapping[str, Any] = {
+RC: Mapping[Any, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
     "axes.titlesize": 9.5,

@@ -28,8 +28,8 @@ class Row:
 
     cells: tuple[Cell, ...]
     apart: bool = False
-    colour: str = ""
-    """The method's colour in the figures."""
+    method: str = ""
+    """The method's name, by which the page finds its colour and marker."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def mark_best(rows: Sequence[Row], columns: Sequence[int], *, least: bool = Fals
         if len(values) < 2:
             continue
         ranks = sorted(set(values.values()), reverse=not least)
-        marks: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))  # type: ignore[arg-type]
+        marks: dict[float, Mark] = dict(zip(ranks, ("best", "second"), strict=False))
         for i, value in values.items():
             cells = list(marked[i].cells)
             cells[column] = replace(cells[column], mark=marks.get(value, ""))

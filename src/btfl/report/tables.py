@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from btfl.data.streams import LETTERS, STREAMS
 from btfl.report import calibration, detection, paper
-from btfl.report.accuracy import COLUMNS, LEVEL, by_seed, compare
+from btfl.report.accuracy import COLUMNS, LEVEL, by_seed, compare, spread, values_of
 from btfl.report.groups import Group, is_oracle
-from btfl.report.style import style_of
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
 
 HEADINGS = {
@@ -30,7 +31,7 @@ def accuracy_table(group: Group) -> Table:
     weights = group.rows.groupby("method")["mean_e"].mean()
     rows = []
     for name in group.titles:
-        cells = [_accuracy_cell(seeds.loc[name, column]) for column in COLUMNS]
+        cells = [_accuracy_cell(values_of(seeds, name, column)) for column in COLUMNS]
         rows.append(_row(group, name, [*cells, number_cell(float(weights[name]), 3)]))
     return Table(
         group.file("accuracy"),
@@ -45,7 +46,7 @@ def accuracy_notes(group: Group) -> list[str]:
     """Say what a reader must know to read the accuracy rightly."""
     seeds, data = group.seeds, group.first.record["data"]
     lines = [
-        "Mean over clients, each counting the same; average: mean of the five streams; mean e: weight of the global head.",
+        "Mean over clients, each counting the same; average: mean of the streams; mean e: weight of the global head.",
         f"Mean ± standard deviation over {len(seeds)} seeds ({', '.join(map(str, seeds))})."
         if len(seeds) > 1
         else f"One seed ({seeds[0]}): no standard deviation over seeds.",
@@ -61,9 +62,6 @@ def accuracy_notes(group: Group) -> list[str]:
     ]
     if any(is_oracle(name) for name in group.titles):
         lines.append("The oracle is told the answers; it is a ceiling, set apart and not ranked.")
-    left_out = sorted({title for run in group.runs for title in run.left_out})
-    if left_out:
-        lines.append(f"Left out, since they do not suit the model: {', '.join(left_out)}.")
     if group.first.experiment["split"] == "redrawn":
         lines.append("LEAKING SPLIT (redrawn): test images were trained on in other rounds. For comparison only.")
     return lines
@@ -117,7 +115,7 @@ def paper_table(group: Group) -> Table | None:
             continue
         cells = []
         for column in COLUMNS:
-            theirs, ours = printed.get(column), float(seeds.loc[name, column].mean())
+            theirs, ours = printed.get(column), float(values_of(seeds, name, column).mean())
             cells.append(_beside(ours, theirs))
             if theirs is not None and theirs.misprint:
                 misprints.append(f"† {paper.METHODS[name.split('[')[0]]}, {HEADINGS[column]}: {theirs.misprint}.")
@@ -147,7 +145,9 @@ def calibration_table(group: Group) -> Table:
         streams = [samples[samples["stream"] == stream] for stream in STREAMS]
         five = pd.concat(streams)
         cells = [number_cell(_error(part) * 100) for part in (*streams, five)]
-        rows.append(_row(group, name, [*cells, number_cell(calibration.log_loss(five["true_probability"].to_numpy()), 3)]))
+        rows.append(
+            _row(group, name, [*cells, number_cell(calibration.log_loss(five["true_probability"].to_numpy()), 3)])
+        )
     return Table(
         group.file("calibration"),
         f"Expected calibration error in %: {group.label}",
@@ -174,17 +174,16 @@ def detection_table(group: Group) -> Table | None:
         ("method", *detection.PAIRS),
         mark_best(rows, range(1, len(detection.PAIRS) + 1)),
         (
-            "Mean over clients of the chance that an external sample has a larger e than an internal one; 0.5 is guessing. "
-            "A against C and B against D compare streams of one kind; inside E the two are mixed sample by sample.",
+            "Mean over clients of the chance that an external sample has a larger e than an internal one; 0.5 is "
+            "guessing. A against C and B against D compare two streams; inside E the two kinds are mixed.",
         ),
     )
 
 
-def _accuracy_cell(values: pd.Series) -> Cell:
-    mean = float(values.mean())
-    if values.count() < 2:
+def _accuracy_cell(values: NDArray[np.float64]) -> Cell:
+    mean, std = float(values.mean()), spread(values)
+    if std is None:
         return number_cell(mean)
-    std = float(values.std(ddof=1))
     return Cell(f"{number(mean)} ± {number(std)}", mean, parts={"std": std})
 
 
@@ -205,7 +204,7 @@ def _error(samples: pd.DataFrame) -> float:
 
 
 def _row(group: Group, name: str, cells: list[Cell]) -> Row:
-    return Row((text_cell(group.titles[name]), *cells), is_oracle(name), style_of(name).colour)
+    return Row((text_cell(group.titles[name]), *cells), is_oracle(name), name)
 
 
 def stream_name(stream: str) -> str:

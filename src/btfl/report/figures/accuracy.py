@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from btfl.report import paper
-from btfl.report.accuracy import COLUMNS, by_seed
+from btfl.report.accuracy import COLUMNS, by_seed, spread, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.overview import alpha, titles_of
 from btfl.report.style import INK, style_of
@@ -26,17 +26,16 @@ def by_stream(group: Group) -> Figure:
     has_paper = False
     for panel, column in zip(axes, COLUMNS, strict=True):
         for place, name in enumerate(methods):
-            style, values = style_of(name), seeds.loc[name, column]
-            spread = values.std(ddof=1) if values.count() > 1 else 0.0
+            style, values = style_of(name), values_of(seeds, name, column)
             panel.errorbar(
-                values.mean(), place, xerr=spread or None, fmt=style.marker, color=style.colour, markersize=6.5,
+                values.mean(), place, xerr=spread(values), fmt=style.marker, color=style.colour, markersize=6.5,
                 capsize=2, elinewidth=1.2,
             )  # fmt: skip
             printed = paper.paper_row(group.first, name, int(batches[name])).get(column)
             if printed is not None:
                 has_paper = True
                 panel.plot(printed.accuracy, place, "|", color=INK, markersize=11, markeredgewidth=1.3)
-        panel.set_title(HEADINGS[column].replace(" ", "\n", 1) if " " in HEADINGS[column] else f"{column}\n")
+        panel.set_title(HEADINGS[column].replace(" ", "\n", 1) if " " in HEADINGS[column] else f"\n{column}")
         panel.set_ylim(len(methods) - 0.4, -0.6)
         panel.margins(x=0.12)
         panel.locator_params(axis="x", nbins=4)
@@ -59,11 +58,11 @@ def by_heterogeneity(series: Sequence[Group]) -> Figure:
         points = []
         for group in series:
             if name in group.titles:
-                values = by_seed(group.rows).loc[name, "synthetical"]
-                points.append((alpha(group), values.mean(), values.std(ddof=1) if len(values) > 1 else 0.0))
-        x, mean, spread = np.array(points).T
+                values = values_of(by_seed(group.rows), name, "synthetical")
+                points.append((alpha(group), values.mean(), spread(values) or 0.0))
+        x, mean, spreads = np.array(points).T
         panel.errorbar(
-            x, mean, yerr=spread if spread.any() else None, label=title, linestyle=style.line, capsize=2, **style.edge
+            x, mean, yerr=spreads if spreads.any() else None, label=title, linestyle=style.line, capsize=2, **style.edge
         )
     panel.set_xscale("log")
     ticks = sorted({alpha(group) for group in series})
@@ -82,14 +81,13 @@ def by_model(groups: Sequence[Group]) -> Figure:
     figure = Figure(figsize=(2.2 + 2.3 * len(groups), 1.0 + 0.27 * len(titles)))
     axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     for panel, group in zip(axes, groups, strict=True):
-        seeds = by_seed(group.rows)["average"]
+        seeds = by_seed(group.rows)
         for place, name in enumerate(titles):
             if name not in group.titles:
                 continue
-            style, values = style_of(name), seeds.loc[name]
-            spread = values.std(ddof=1) if len(values) > 1 else 0.0
+            style, values = style_of(name), values_of(seeds, name, "average")
             panel.errorbar(
-                values.mean(), place, xerr=spread or None, fmt=style.marker, color=style.colour, markersize=7, capsize=2
+                values.mean(), place, xerr=spread(values), fmt=style.marker, color=style.colour, markersize=7, capsize=2
             )
         panel.set_title(str(group.first.experiment["model"]))
         panel.set_ylim(len(titles) - 0.4, -0.6)

@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 
 from btfl.data.streams import STREAMS
 from btfl.report import calibration, detection
-from btfl.report.accuracy import by_client
+from btfl.report.accuracy import by_client, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.style import INK, style_of
 
@@ -20,9 +20,9 @@ from btfl.report.style import INK, style_of
 def reliability(group: Group) -> Figure:
     """A panel for each method: accuracy against confidence, on the diagonal if it is as right as it says."""
     methods = list(group.titles)
-    columns = min(5, len(methods))
-    lines = math.ceil(len(methods) / columns)
-    figure = Figure(figsize=(0.5 + 1.85 * columns, 0.5 + 2.05 * lines))
+    lines = math.ceil(len(methods) / 5)
+    columns = math.ceil(len(methods) / lines)
+    figure = Figure(figsize=(0.6 + 1.85 * columns, 0.6 + 2.25 * lines))
     axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     five = group.samples[group.samples["stream"].isin(STREAMS)]
     for panel in axes.flat[len(methods) :]:
@@ -37,7 +37,7 @@ def reliability(group: Group) -> Figure:
         panel.set_title(f"{group.titles[name]}\nECE {found.error:.1%}".replace("%", " %"), fontsize=8.5)
         panel.set_xlim(0, 1.03)
         panel.set_ylim(0, 1.03)
-        panel.set_aspect("equal")
+        panel.set_box_aspect(1)
         panel.set_xticks([0, 0.5, 1])
         panel.set_yticks([0, 0.5, 1])
         for axis in (panel.xaxis, panel.yaxis):
@@ -50,27 +50,29 @@ def reliability(group: Group) -> Figure:
 def trade_off(group: Group) -> Figure:
     """Accuracy at home against accuracy abroad: every client small, every method's mean large, and the Pareto front."""
     table = by_client(group.rows)
-    internal = table[["original_ind", "shifted_ind"]].mean(axis=1)
-    external = table[["original_exd", "shifted_exd"]].mean(axis=1)
+    table["internal"] = table[["original_ind", "shifted_ind"]].mean(axis=1)
+    table["external"] = table[["original_exd", "shifted_exd"]].mean(axis=1)
     figure = Figure(figsize=(8.2, 4.9))
     panel = figure.subplots()
     means = []
     for name in group.titles:
         style = style_of(name)
-        face = {"s": 14, "alpha": 0.32, "linewidths": 0}
-        panel.scatter(internal.loc[name], external.loc[name], color=style.colour, marker=style.marker, **face)
-        means.append((float(internal.loc[name].mean()), float(external.loc[name].mean())))
+        internal, external = values_of(table, name, "internal"), values_of(table, name, "external")
+        panel.scatter(internal, external, s=14, alpha=0.4, linewidths=0, **style.edge)
+        means.append((float(internal.mean()), float(external.mean())))
     ranked = [point for point, name in zip(means, group.titles, strict=True) if not is_oracle(name)]
     front = pareto_front(ranked)
     panel.plot(*zip(*front, strict=True), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
     handles = []
     for name, point in zip(group.titles, means, strict=True):
         style = style_of(name)
-        edge = {"edgecolors": INK if style.colour != INK else "none", "linewidths": 0.9}
-        panel.scatter(*point, s=95, zorder=4, color=style.colour, marker=style.marker, **edge)
+        rim = INK if style.colour != INK else "none"
+        panel.scatter(*point, s=95, zorder=4, linewidths=0.9, c=style.colour, edgecolors=rim, marker=style.marker)
         handles.append(Line2D([], [], linestyle="", markersize=7.5, label=group.titles[name], **style.edge))
     handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (4, 2)), label="Pareto front"))
-    handles.append(Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label="one client"))
+    handles.append(
+        Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label="one client")
+    )
     panel.set_xlabel("IND accuracy, mean of A and B (%)")
     panel.set_ylabel("EXD accuracy, mean of C and D (%)")
     figure.legend(handles=handles, loc="outside right upper")
@@ -88,7 +90,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 def detector(group: Group) -> Figure:
     """ROC curves of e, a panel for each pair of internal and external samples."""
-    figure = Figure(figsize=(9.2, 3.5))
+    figure = Figure(figsize=(9.2, 4.1))
     axes = figure.subplots(1, len(detection.PAIRS), sharex=True, sharey=True)
     for panel, pair in zip(axes, detection.PAIRS, strict=True):
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
@@ -96,11 +98,15 @@ def detector(group: Group) -> Figure:
             style = style_of(name)
             curve = detection.mean_roc(group.samples, name, pair)
             panel.plot(
-                detection.GRID, curve, linestyle=style.line, markevery=(len(style.marker) * 7, 20), label=group.titles[name],
+                np.append(0, detection.GRID),
+                np.append(0, curve),
+                linestyle=style.line,
+                markevery=(7, 20),
+                label=group.titles[name],
                 **style.edge,
-            )  # fmt: skip
+            )
         panel.set_title(pair)
-        panel.set_aspect("equal")
+        panel.set_box_aspect(1)
         panel.set_xticks(np.linspace(0, 1, 3))
         panel.set_yticks(np.linspace(0, 1, 3))
         panel.set_xlabel("share of IND samples flagged")

@@ -88,14 +88,12 @@ def along_streams(group: Group, method: str) -> Figure:
     own = samples[(samples["method"] == method) & (samples["client"] == client)].sort_values("position")
     streams = [name for name in (STREAMS[4], SWITCHING) if (own["stream"] == name).any()]
     has_memory = own["a"].notna().any()
-    heights = [3, 1.5, 0.8] if has_memory else [3]
+    heights = [2.4, 1.3, 0.7] if has_memory else [2.4]
     figure = Figure(figsize=(9.6, 1.0 + 1.15 * sum(heights) * (1 if has_memory else 1.2)))
-    axes = figure.subplots(
-        len(heights), len(streams), sharex="col", sharey="row", squeeze=False, height_ratios=heights
-    )
+    axes = figure.subplots(len(heights), len(streams), sharex="col", sharey="row", squeeze=False, height_ratios=heights)
     for number, stream in enumerate(streams):
         part = own[own["stream"] == stream]
-        _weight_panel(axes[0, number], part, method)
+        _weight_panel(axes[0, number], part)
         title = "IND, then EXD, then IND again" if stream == SWITCHING else stream_name(stream)
         axes[0, number].set_title(title)
         if has_memory:
@@ -104,6 +102,7 @@ def along_streams(group: Group, method: str) -> Figure:
     axes[0, 0].set_ylabel("e, weight of\nthe global head")
     if has_memory:
         axes[1, 0].set_ylabel("Beta\nparameters")
+        axes[1, 0].set_ylim(0, 1.08 * float(own[["a", "b"]].max().max()))  # shared by the row
         axes[2, 0].set_ylabel("event", labelpad=2)
     handles, labels = [], []
     for panel in axes[:, 0]:
@@ -119,12 +118,16 @@ def _shares(values: pd.Series[Any]) -> Any:
     return counts / max(len(values), 1)
 
 
-def _weight_panel(panel: Axes, part: pd.DataFrame, method: str) -> None:
+def _weight_panel(panel: Axes, part: pd.DataFrame) -> None:
     position, e = part["position"].to_numpy(), part["e"].to_numpy()
     external = part["external"].to_numpy(dtype=bool)
-    marks = {"s": 20, "linewidths": 0.9}
-    panel.scatter(position[~external], e[~external], marker="o", facecolors="none", edgecolors=IND_COLOUR, label="IND sample", **marks)  # fmt: skip
-    panel.scatter(position[external], e[external], marker="^", color=EXD_COLOUR, label="EXD sample", **marks)
+    for rows, marker, face, edge, label in (
+        (~external, "o", "none", IND_COLOUR, "IND sample"),
+        (external, "^", EXD_COLOUR, EXD_COLOUR, "EXD sample"),
+    ):
+        panel.scatter(
+            position[rows], e[rows], s=20, linewidths=0.9, marker=marker, facecolors=face, edgecolors=edge, label=label
+        )
     running = part["e"].rolling(_WINDOW, center=True, min_periods=1).mean()
     panel.plot(position, running, color=INK, linewidth=1.4, label=f"mean of {_WINDOW} around")
     if part["stream"].iloc[0] == SWITCHING:
@@ -137,7 +140,6 @@ def _memory_panels(memory: Axes, events: Axes, part: pd.DataFrame) -> None:
     position = part["position"].to_numpy()
     memory.step(position, part["a"], where="post", color=EXD_COLOUR, label="a (EXD events)")
     memory.step(position, part["b"], where="post", color=IND_COLOUR, linestyle=(0, (4, 1.5)), label="b (IND events)")
-    memory.set_ylim(bottom=0)
     event = part["event"].to_numpy()
     for sign, colour in ((1, EXD_COLOUR), (-1, IND_COLOUR)):
         events.vlines(position[event == sign], 0, sign, color=colour, linewidth=1.5)

@@ -1,0 +1,26 @@
+"""A report in a terminal: its main tables, and where the page is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from btfl.report.build import write_report
+from btfl.report.terminal import terminal_table
+
+
+def show_report(folders: Sequence[Path], out: Path, console: Console, *, apart: bool = False) -> Path:
+    """Write the report; print the first table of each part, what must be said of it, and the page's path."""
+    written = write_report(folders, out, apart=apart)
+    for note in written.report.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
+    for part in written.report.parts:
+        table = part.tables[0]
+        console.print(terminal_table(table))
+        for note in table.notes:
+            console.print(note, highlight=False, markup=False)
+        console.print()
+    console.print(f"Report: {written.page}", highlight=False, markup=False, soft_wrap=True)
+    return written.page

@@ -1,0 +1,191 @@
+"""The grid session and the client app together, over a grid in this process: clients that vanish, hang and return."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[flower]'")
+
+import numpy as np
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+from btfl.bench.experiment import make_experiment
+from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
+from btfl.errors import TooFewClientsError
+from btfl.flower.client_app import make_client_app
+from btfl.flower.messages import to_record
+from btfl.flower.session import GridEngine
+from btfl.flower.task import FlowerTask
+
+EXPERIMENT = make_experiment(
+    {"dataset": "digits", "shift": "none", "clients": 4, "alpha": 0.3, "model": "mlp", "seed": 3}
+    | {"training": {"rounds": 3, "local_epochs": 1}}
+)
+FAULTS = FaultSettings(time_limit=2.0)
+Answer = Callable[[Message, Message], Message | None]
+"""(question, true answer) -> what arrives of it; None: nothing."""
+
+
+class InProcessGrid(Grid):  # type: ignore[misc,unused-ignore]  # Any where flwr is not installed
+    """Runs the client app at once; ``script`` says what becomes of some answers, by (message type, group, client)."""
+
+    def __init__(self, task: FlowerTask, clients: Iterable[int]) -> None:
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+        self.app = make_client_app(task)
+        self.script: dict[tuple[str, str, int], Answer] = {}
+        self.contexts: dict[int, Context] = {}
+        self._replies: dict[str, Message | None] = {}
+        for client in clients:
+            self.connect(client, 100 + client)
+
+    def connect(self, client: int, node: int) -> None:
+        self.contexts[node] = Context(1, node, {"partition-id": client}, RecordDict(), {})
+
+    @property
+    def run(self) -> Any:
+        raise NotImplementedError
+
+    def set_run(self, run: Any) -> None:
+        raise NotImplementedError
+
+    def create_message(self, *args: Any, **options: Any) -> Message:
+        raise NotImplementedError
+
+    def send_and_receive(self, *args: Any, **options: Any) -> Iterable[Message]:
+        raise NotImplementedError
+
+    def get_node_ids(self) -> list[int]:
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        return [self._push(message) for message in messages]
+
+    def _push(self, message: Message) -> str:
+        ticket = str(len(self._replies) + 1)
+        message.metadata.__dict__["_message_id"] = ticket
+        context = self.contexts[message.metadata.dst_node_id]
+        reply: Message | None = self.app(message, context)
+        key = (message.metadata.message_type, message.metadata.group_id, int(str(context.node_config["partition-id"])))
+        if key in self.script and reply is not None:
+            reply = self.script[key](message, reply)
+        self._replies[ticket] = reply
+        return ticket
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [reply for ticket in message_ids if (reply := self._replies.get(ticket)) is not None]
+
+
+def task(folder: Path) -> FlowerTask:
+    return FlowerTask.of(EXPERIMENT, "fedavg", folder / "flower", FAULTS)
+
+
+def train(
+    grid: InProcessGrid, folder: Path, events: list[Event] | None = None, faults: FaultSettings = FAULTS
+) -> TrainedFederation:
+    recipe, data = task(folder).make()
+    engine = GridEngine(grid, faults, folder / "flower" / "clients")
+    report = None if events is None else events.append
+    return train_federation(recipe, data, engine, folder=folder / "run", report=report, faults=faults)
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> str:
+    return train_federation(*task(Path()).make(), LocalEngine()).digest()
+
+
+def warnings(events: list[Event]) -> list[str]:
+    return [event.warning for event in events if event.warning]
+
+
+def test_the_same_weights_heads_and_likelihoods_as_on_the_local_engine(tmp_path: Path, undisturbed: str) -> None:
+    assert train(InProcessGrid(task(tmp_path), range(4)), tmp_path).digest() == undisturbed
+
+
+def test_personal_heads_are_not_on_the_server(tmp_path: Path) -> None:
+    grid = InProcessGrid(task(tmp_path), range(4))
+    answers: list[Message] = []
+
+    def listen(question: Message, answer: Message) -> Message:
+        answers.append(answer)
+        return answer
+
+    grid.script = {("train", "3", client): listen for client in range(4)}
+    train(grid, tmp_path)
+    assert not list((tmp_path / "run" / "private").glob("*"))
+    for client, answer in enumerate(answers):
+        head = grid.contexts[100 + client].state.array_records["btfl_private"]["personal_head.weight"].numpy()
+        sent = [array.numpy() for record in answer.content.array_records.values() for array in record.values()]
+        assert not any(array.shape == head.shape and np.array_equal(array, head) for array in sent)
+
+
+def garbled(question: Message, answer: Message) -> Message:
+    return Message(RecordDict({"upload": to_record({"w": np.ones(3)})}), reply_to=question)
+
+
+def infinite(question: Message, answer: Message) -> Message:
+    upload = {name: array.numpy() * np.inf for name, array in answer.content.array_records["upload"].items()}
+    answer.content["upload"] = to_record(upload)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda question, answer: None, "not answered within 2 seconds"),
+        (lambda question, answer: Message(Error(2, "Traceback\n  the app died"), reply_to=question), "the app died"),
+        (garbled, "lacks 'facts'"),
+        (infinite, "NaN or infinite"),
+    ],
+)
+def test_a_client_that_fails_is_left_out_of_the_round(tmp_path: Path, fault: Answer, said: str) -> None:
+    grid, events = InProcessGrid(task(tmp_path), range(4)), list[Event]()
+    grid.script["train", "2", 1] = fault
+    federation = train(grid, tmp_path, events)
+    [warning] = warnings(events)
+    assert warning.startswith("client 1 ")
+    assert said in warning
+    assert None not in federation.outcomes
+
+
+def test_a_client_that_is_not_there_is_left_out_and_one_that_returns_takes_part(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, events = InProcessGrid(task(tmp_path), [0, 1, 3]), list[Event]()
+
+    def arrive(question: Message, answer: Message) -> Message:
+        grid.connect(2, 777)
+        return answer
+
+    grid.script["train", "1", 0] = arrive
+    with caplog.at_level(logging.WARNING):
+        federation = train(grid, tmp_path, events)
+    assert warnings(events) == ["client 2 is left out: it is not connected"]
+    assert "going on without 1 of 4 clients" in caplog.text
+    assert None not in federation.outcomes
+
+
+def test_a_run_that_stopped_goes_on_in_another_with_the_same_outcome(tmp_path: Path, undisturbed: str) -> None:
+    grid = InProcessGrid(task(tmp_path), range(4))
+    # The clients have done their work of round 2, but the server never hears of it.
+    for client in range(3):
+        grid.script["train", "2", client] = lambda question, answer: None
+    with pytest.raises(TooFewClientsError, match="round 2: only 1 of 4"):
+        train(grid, tmp_path, faults=FaultSettings(time_limit=0.3))
+    fresh = InProcessGrid(task(tmp_path), range(4))  # another Flower run: its contexts are empty
+    events: list[Event] = []
+    assert train(fresh, tmp_path, events).digest() == undisturbed
+    assert {event.round for event in events if event.stage == "train"} == {2, 3}
+
+
+def test_a_client_on_other_data_refuses_to_work(tmp_path: Path) -> None:
+    other = make_experiment({**EXPERIMENT.model_dump(exclude_defaults=True), "seed": 4})
+    grid = InProcessGrid(FlowerTask.of(other, "fedavg", tmp_path / "flower", FAULTS), range(4))
+    with pytest.raises(TooFewClientsError, match="works on another experiment"):
+        train(grid, tmp_path)
