@@ -75,5 +75,16 @@ class RowwiseLinear:
 
     def __call__(self, features: Floats) -> Floats:
         """Give (heads, samples, classes) logits."""
-        flat = np.matmul(features[:, None, :], self._weights)[:, 0] + self._bias
-        return np.ascontiguousarray(flat.reshape(len(features), *self._shape).transpose(1, 0, 2))
+        return np.ascontiguousarray(self.by_sample(features).transpose(1, 0, 2))
+
+    def by_sample(self, features: Floats) -> Floats:
+        """Give (samples, heads, classes) logits, as they lie in memory."""
+        flat = np.matmul(features[:, None, :], self._weights)
+        flat += self._bias
+        return flat.reshape(len(features), *self._shape)
+
+    def of_one(self, features: Floats) -> Floats:
+        """Give (heads, classes) logits of a single sample, shape (1, dimensions)."""
+        flat = features @ self._weights
+        flat += self._bias
+        return flat.reshape(self._shape)

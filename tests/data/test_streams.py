@@ -220,8 +220,15 @@ def test_a_manifest_refuses_other_images(source: Source, manifest: Manifest) -> 
         render(source, manifest, 6)
 
 
+def test_streams_can_be_cut_short(source: Source, partition: Partition) -> None:
+    manifest = make_manifest(source, partition, StreamSettings(longest=20), 0)
+    for client in manifest.clients:
+        assert [len(draw) for draw in client.draws] == [20] * 4
+        assert len(client.mixture) == 20
+
+
 def test_wrong_settings_are_refused() -> None:
-    wrongs: tuple[dict[str, Any], ...] = ({"severity": 6}, {"corruptions": ()})
+    wrongs: tuple[dict[str, Any], ...] = ({"severity": 6}, {"corruptions": ()}, {"longest": 3})
     for wrong in wrongs:
         with pytest.raises(InputError):
             StreamSettings(**wrong)

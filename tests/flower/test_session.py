@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[flower]'")
 
 import numpy as np
-from flwr.app import Context, Error, Message, RecordDict
-from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
+from flwr.app import Error, Message, RecordDict
 
 from btfl.bench.experiment import make_experiment
 from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
@@ -23,63 +19,13 @@ from btfl.flower.client_app import make_client_app
 from btfl.flower.messages import to_record
 from btfl.flower.session import GridEngine
 from btfl.flower.task import FlowerTask
+from in_process_grid import Answer, InProcessGrid
 
 EXPERIMENT = make_experiment(
     {"dataset": "digits", "shift": "none", "clients": 4, "alpha": 0.3, "model": "mlp", "seed": 3}
     | {"training": {"rounds": 3, "local_epochs": 1}}
 )
 FAULTS = FaultSettings(time_limit=2.0)
-Answer = Callable[[Message, Message], Message | None]
-"""(question, true answer) -> what arrives of it; None: nothing."""
-
-
-class InProcessGrid(Grid):  # type: ignore[misc,unused-ignore]  # Any where flwr is not installed
-    """Runs the client app at once; ``script`` says what becomes of some answers, by (message type, group, client)."""
-
-    def __init__(self, task: FlowerTask, clients: Iterable[int]) -> None:
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
-        self.app = make_client_app(task)
-        self.script: dict[tuple[str, str, int], Answer] = {}
-        self.contexts: dict[int, Context] = {}
-        self._replies: dict[str, Message | None] = {}
-        for client in clients:
-            self.connect(client, 100 + client)
-
-    def connect(self, client: int, node: int) -> None:
-        self.contexts[node] = Context(1, node, {"partition-id": client}, RecordDict(), {})
-
-    @property
-    def run(self) -> Any:
-        raise NotImplementedError
-
-    def set_run(self, run: Any) -> None:
-        raise NotImplementedError
-
-    def create_message(self, *args: Any, **options: Any) -> Message:
-        raise NotImplementedError
-
-    def send_and_receive(self, *args: Any, **options: Any) -> Iterable[Message]:
-        raise NotImplementedError
-
-    def get_node_ids(self) -> list[int]:
-        return list(self.contexts)
-
-    def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        return [self._push(message) for message in messages]
-
-    def _push(self, message: Message) -> str:
-        ticket = str(len(self._replies) + 1)
-        message.metadata.__dict__["_message_id"] = ticket
-        context = self.contexts[message.metadata.dst_node_id]
-        reply: Message | None = self.app(message, context)
-        key = (message.metadata.message_type, message.metadata.group_id, int(str(context.node_config["partition-id"])))
-        if key in self.script and reply is not None:
-            reply = self.script[key](message, reply)
-        self._replies[ticket] = reply
-        return ticket
-
-    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        return [reply for ticket in message_ids if (reply := self._replies.get(ticket)) is not None]
 
 
 def task(folder: Path) -> FlowerTask:
@@ -105,11 +51,11 @@ def warnings(events: list[Event]) -> list[str]:
 
 
 def test_the_same_weights_heads_and_likelihoods_as_on_the_local_engine(tmp_path: Path, undisturbed: str) -> None:
-    assert train(InProcessGrid(task(tmp_path), range(4)), tmp_path).digest() == undisturbed
+    assert train(InProcessGrid(make_client_app(task(tmp_path)), range(4)), tmp_path).digest() == undisturbed
 
 
 def test_personal_heads_are_not_on_the_server(tmp_path: Path) -> None:
-    grid = InProcessGrid(task(tmp_path), range(4))
+    grid = InProcessGrid(make_client_app(task(tmp_path)), range(4))
     answers: list[Message] = []
 
     def listen(question: Message, answer: Message) -> Message:
@@ -145,7 +91,7 @@ def infinite(question: Message, answer: Message) -> Message:
     ],
 )
 def test_a_client_that_fails_is_left_out_of_the_round(tmp_path: Path, fault: Answer, said: str) -> None:
-    grid, events = InProcessGrid(task(tmp_path), range(4)), list[Event]()
+    grid, events = InProcessGrid(make_client_app(task(tmp_path)), range(4)), list[Event]()
     grid.script["train", "2", 1] = fault
     federation = train(grid, tmp_path, events)
     [warning] = warnings(events)
@@ -157,7 +103,7 @@ def test_a_client_that_fails_is_left_out_of_the_round(tmp_path: Path, fault: Ans
 def test_a_client_that_is_not_there_is_left_out_and_one_that_returns_takes_part(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    grid, events = InProcessGrid(task(tmp_path), [0, 1, 3]), list[Event]()
+    grid, events = InProcessGrid(make_client_app(task(tmp_path)), [0, 1, 3]), list[Event]()
 
     def arrive(question: Message, answer: Message) -> Message:
         grid.connect(2, 777)
@@ -172,13 +118,13 @@ def test_a_client_that_is_not_there_is_left_out_and_one_that_returns_takes_part(
 
 
 def test_a_run_that_stopped_goes_on_in_another_with_the_same_outcome(tmp_path: Path, undisturbed: str) -> None:
-    grid = InProcessGrid(task(tmp_path), range(4))
+    grid = InProcessGrid(make_client_app(task(tmp_path)), range(4))
     # The clients have done their work of round 2, but the server never hears of it.
     for client in range(3):
         grid.script["train", "2", client] = lambda question, answer: None
     with pytest.raises(TooFewClientsError, match="round 2: only 1 of 4"):
         train(grid, tmp_path, faults=FaultSettings(time_limit=0.3))
-    fresh = InProcessGrid(task(tmp_path), range(4))  # another Flower run: its contexts are empty
+    fresh = InProcessGrid(make_client_app(task(tmp_path)), range(4))  # another Flower run: its contexts are empty
     events: list[Event] = []
     assert train(fresh, tmp_path, events).digest() == undisturbed
     assert {event.round for event in events if event.stage == "train"} == {2, 3}
@@ -186,6 +132,6 @@ def test_a_run_that_stopped_goes_on_in_another_with_the_same_outcome(tmp_path: P
 
 def test_a_client_on_other_data_refuses_to_work(tmp_path: Path) -> None:
     other = make_experiment({**EXPERIMENT.model_dump(exclude_defaults=True), "seed": 4})
-    grid = InProcessGrid(FlowerTask.of(other, "fedavg", tmp_path / "flower", FAULTS), range(4))
+    grid = InProcessGrid(make_client_app(FlowerTask.of(other, "fedavg", tmp_path / "flower", FAULTS)), range(4))
     with pytest.raises(TooFewClientsError, match="works on another experiment"):
         train(grid, tmp_path)

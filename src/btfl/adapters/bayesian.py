@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.bayes import memory
-from btfl.bayes.evidence import entropy, log_rectified_ratio, log_softmax
+from btfl.bayes.evidence import log_rectified_ratio, log_softmax, softmax_and_entropy
 from btfl.bayes.expectation import SMALLEST_PARAMETER, weight_and_complement
 from btfl.bayes.likelihood import THRESHOLD
 from btfl.bayes.settings import BayesianSettings
+from btfl.bayes.single import Judgement, SingleSample
 from btfl.bayes.trapezoid import expected_weight_by_trapezoid
 from btfl.bundle import ClientBundle
 from btfl.checks import as_features
@@ -46,6 +47,12 @@ class Trace:
     """The Beta the sample was judged with."""
     local_entropy: Floats
     global_entropy: Floats
+
+    @classmethod
+    def of_one(cls, judgement: Judgement) -> Trace:
+        """Give the trace of a single sample."""
+        columns: dict[str, Any] = {name: np.array([value]) for name, value in judgement._asdict().items()}
+        return cls(**{**columns, "event": columns["event"].astype(np.int8)})
 
     @cached_property
     def tau(self) -> Floats:
@@ -75,54 +82,80 @@ class BayesianAdapter:
         global_offset, global_odds = everyone.log_odds(self.settings.smoothing)
         self._offsets = np.array([local_offset, global_offset])
         self._odds = np.stack([local_odds, global_odds], axis=1)
-        self._means = tuple(
-            max(mean, self.settings.entropy_floor) for mean in (bundle.local_entropy, bundle.global_entropy)
-        )
+        self._local_mean = max(bundle.local_entropy, self.settings.entropy_floor)
+        self._global_mean = max(bundle.global_entropy, self.settings.entropy_floor)
+        self._single = SingleSample(self._local_mean, self._global_mean, bundle.dimensions, self.settings)
+        self._one_sample = (1, bundle.dimensions) if SingleSample.suits(self.settings) else None
         self._memory = memory.Beta()
         self._seen = 0
-        self._trace: Trace | None = None
+        self._trace: Trace | Judgement | None = None
 
     def predict(self, features: ArrayLike) -> Floats:
         """Give (samples, classes) probabilities for a batch of features, in the order of the stream."""
+        if isinstance(features, np.ndarray) and features.shape == self._one_sample and features.dtype.kind == "f":
+            return self._predict_one(features)
         features_ = as_features(features, width=self.bundle.dimensions)
-        log_personal, log_global = log_softmax(self._heads(features_))
-        local_entropy, global_entropy = entropy(log_personal), entropy(log_global)
-        log_q_local, log_q_global = (self._offsets + (features_ > THRESHOLD) @ self._odds).T
+        logits = self._heads.by_sample(features_)
+        probabilities, entropies = softmax_and_entropy(logits)
+        local_entropy, global_entropy = np.ascontiguousarray(entropies.T)
+        log_q_local, log_q_global = np.ascontiguousarray((self._offsets + (features_ > THRESHOLD) @ self._odds).T)
         log_tau = log_q_local - log_q_global
-        local_mean, global_mean = self._means
+        local_excess, global_excess = local_entropy - self._local_mean, global_entropy - self._global_mean
 
-        events = memory.detect_events(log_tau, local_entropy - local_mean, global_entropy - global_mean, self.settings)
+        events = memory.detect_events(log_tau, local_excess, global_excess, self.settings)
         a, b, self._memory = memory.run(self._memory, events, self.settings)
         log_tau_hat = log_rectified_ratio(
             log_q_local,
             log_q_global,
             local_entropy,
             global_entropy,
-            local_mean,
-            global_mean,
+            self._local_mean,
+            self._global_mean,
             self.bundle.dimensions,
             self.settings,
         )
         e = self._expectation(a, b, log_tau_hat)
         self._seen += len(features_)
         self._trace = Trace(e, log_tau, log_tau_hat, events, a, b, local_entropy, global_entropy)
-        return self._mix(e[:, None], log_personal, log_global)
+        return self._mix(e[:, None], logits, probabilities)
+
+    def _predict_one(self, features: NDArray[np.floating[Any]]) -> Floats:
+        """Do the same for a single sample, to the bit, without arrays of one element."""
+        features_ = np.ascontiguousarray(features, dtype=np.float64)
+        if not math.isfinite(features_[0].dot(features_[0])):
+            as_features(features_)  # says what is wrong
+        (personal, everyone), entropies = softmax_and_entropy(self._heads.of_one(features_))
+        local_entropy, global_entropy = entropies.tolist()
+        # every partial sum of this product is exact (see log_odds), so it needs no order of its own
+        log_q_local, log_q_global = ((features_ > THRESHOLD).dot(self._odds)[0] + self._offsets).tolist()
+        self._trace, self._memory = self._single.judge(
+            self._memory, log_q_local, log_q_global, local_entropy, global_entropy
+        )
+        self._seen += 1
+        e = self._trace.e
+        everyone *= e
+        personal *= 1.0 - e
+        everyone += personal
+        return everyone[None]
 
     def _expectation(self, a: Floats, b: Floats, log_tau_hat: Floats) -> Floats:
         if self.settings.expectation == "trapezoid":
             return expected_weight_by_trapezoid(a, b, np.exp(log_tau_hat))
         return weight_and_complement(a, b, log_tau_hat)[0]
 
-    def _mix(self, e: Floats, log_personal: Floats, log_global: Floats) -> Floats:
+    def _mix(self, e: Floats, logits: Floats, probabilities: Floats) -> Floats:
         if self.settings.mix == "log-probabilities":
-            return np.exp(log_softmax(e * log_global + (1.0 - e) * log_personal))
-        return e * np.exp(log_global) + (1.0 - e) * np.exp(log_personal)
+            # logits are log-probabilities but for a constant of the sample, which normalising takes out
+            return np.exp(log_softmax(e * logits[:, 1] + (1.0 - e) * logits[:, 0]))
+        return e * probabilities[:, 1] + (1.0 - e) * probabilities[:, 0]
 
     @property
     def trace(self) -> Trace:
         """What was found and decided for each sample of the last ``predict``."""
         if self._trace is None:
             raise InputError("there is no trace yet: call predict first")
+        if isinstance(self._trace, Judgement):  # arrays only for who asks
+            self._trace = Trace.of_one(self._trace)
         return self._trace
 
     @property

@@ -23,6 +23,20 @@ def entropy(log_probabilities: Floats) -> Floats:
     return np.asarray(np.maximum(-total, 0.0))
 
 
+def softmax_and_entropy(logits: Floats) -> tuple[Floats, Floats]:
+    """Give the probabilities and their entropy in nats along the last axis, with one exponential for both.
+
+    With s the logits less their largest and S = sum exp(s), H = log S - sum(exp(s) s)/S. Each row is added up on its
+    own (``vecdot``), so that it is the same to the bit in a batch of any size.
+    """
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    weights = np.exp(shifted)
+    total: Floats = np.vecdot(weights, np.ones(logits.shape[-1]))
+    entropy_ = np.log(total) - np.vecdot(weights, shifted) / total
+    weights /= total[..., None]
+    return weights, np.maximum(entropy_, 0.0)
+
+
 def log_rectified_ratio(
     log_q_local: Floats,
     log_q_global: Floats,

@@ -84,12 +84,22 @@ def weight_and_complement(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats
     return e, one_minus_e
 
 
+def weight_of_one(a: float, b: float, log_tau: float) -> float:
+    """Give e of a single sample: the bits of ``weight_and_complement`` without its arrays."""
+    if abs(log_tau) > _SERIES_LIMIT:
+        return float(weight_and_complement(np.array([a]), np.array([b]), np.array([log_tau]))[0][0])
+    tau, total = float(np.exp(-abs(log_tau))), a + b
+    if log_tau <= 0:
+        return float(a / total * hyp2f1(1.0, b, total + 1.0, 1.0 - tau))
+    return float(a / total * tau * hyp2f1(1.0, a + 1.0, total + 1.0, 1.0 - tau))
+
+
 def _by_series(a: Floats, b: Floats, log_tau: Floats) -> Floats:
     below = log_tau <= 0
-    distance = -np.abs(log_tau)
+    tau = np.exp(-np.abs(log_tau))  # or 1/tau: at most 1
     total = a + b
-    series = hyp2f1(1.0, np.where(below, b, a + 1.0), total + 1.0, -np.expm1(distance))
-    return np.asarray(a / total * np.where(below, 1.0, np.exp(distance)) * series, dtype=np.float64)
+    series = hyp2f1(1.0, np.where(below, b, a + 1.0), total + 1.0, 1.0 - tau)
+    return np.asarray(a / total * np.where(below, 1.0, tau) * series, dtype=np.float64)
 
 
 def _by_quadrature(a: Floats, b: Floats, log_tau: Floats) -> Floats:
@@ -104,38 +114,33 @@ def _trapezoid_in_logit_space(a: Floats, b: Floats, log_tau: Floats) -> Floats:
     """Sum exp(f(t)), f(t) = a t - (a+b) log(1 + exp t) - log(1 + tau exp(-t)): concave, so one peak."""
     total, tau = a + b, np.exp(log_tau)
 
-    def log_integrand(t: Floats) -> tuple[Floats, Floats]:
-        x = np.exp(t)
-        y = tau / x
-        return a * t - total * np.log1p(x) - np.log1p(y), a - total * (x / (1 + x)) + y / (1 + y)
-
     # The peak, f' = 0, is the positive root of b x^2 - (a + tau (1 - b)) x - tau (a + 1) = 0 with x = exp(t).
     linear = a + tau * (1.0 - b)
     # hypot, not sqrt of the sum of squares: tau may be as large as exp(690)
     root = np.hypot(linear, 2.0 * np.sqrt(b * (a + 1.0)) * np.sqrt(tau))
-    x = np.where(
-        linear >= 0,
-        (linear + root) / (2 * b),
-        2 * tau * (a + 1.0) / np.where(linear >= 0, 1.0, root - linear),
-    )
+    positive = linear >= 0
+    x = np.where(positive, (linear + root) / (2 * b), 2 * tau * (a + 1.0) / np.where(positive, 1.0, root - linear))
+    y = tau / x
     peak = np.log(x)
-    height, _ = log_integrand(peak)
+    height = a * peak - total * np.log1p(x) - np.log1p(y)
 
     # Where the integrand has fallen far enough: from outside, Newton's steps on a concave function stay outside.
-    y = tau / x
     width = np.sqrt(2 * _DROP / (total * (x / (1 + x)) / (1 + x) + (y / (1 + y)) / (1 + y)))
-    left = np.maximum(peak - width - _DROP / (a + 1), np.minimum(peak, 0) - (_DROP + 2) / a)
-    right = np.minimum(peak + width + _DROP / b, np.maximum(np.maximum(peak, log_tau), 0) + (_DROP + 2) / b)
+    ends = np.empty((2, len(a)))
+    ends[0] = np.maximum(peak - width - _DROP / (a + 1), np.minimum(peak, 0) - (_DROP + 2) / a)
+    ends[1] = np.minimum(peak + width + _DROP / b, np.maximum(np.maximum(peak, log_tau), 0) + (_DROP + 2) / b)
     for _ in range(2):
-        value, slope = log_integrand(left)
-        left = left - (value - height + _DROP) / slope
-        value, slope = log_integrand(right)
-        right = right - (value - height + _DROP) / slope
+        x = np.exp(ends)
+        y = tau / x
+        value = a * ends - total * np.log1p(x) - np.log1p(y)
+        slope = a - total * (x / (1 + x)) + y / (1 + y)
+        ends -= (value - height + _DROP) / slope
 
-    step = (right - left) / (len(_NODES) - 1)
+    left = ends[0]
+    step = (ends[1] - left) / (len(_NODES) - 1)
     odds = np.exp(left[:, None] + step[:, None] * _NODES)  # m / (1 - m) at each node
     exponent = (a * left - height)[:, None] + (a * step)[:, None] * _NODES
     exponent -= total[:, None] * np.log(1.0 + odds)
     terms = np.exp(exponent, out=exponent)
     odds /= odds + tau[:, None]  # m_hat at each node
-    return np.asarray(np.einsum("ij,ij->i", terms, odds) * step * np.exp(height - betaln(a, b)))
+    return np.asarray(np.vecdot(terms, odds) * step * np.exp(height - betaln(a, b)))

@@ -64,10 +64,15 @@ def run(prior: Beta, events: Events, settings: BayesianSettings) -> tuple[Floats
         if before:
             a[:], b[:] = after
         return a, b, after
-    # Nothing happens between events, so only they are visited, and each fills in the samples that follow it.
-    for i in np.flatnonzero(events).tolist():
-        event = events[i]
-        prior = count(prior, int(event == EXD), int(event == IND), settings)
-        start = i if before else i + 1
-        a[start:], b[start:] = prior
-    return a, b, prior
+    # Nothing happens between events, so only they are visited, and each holds until the next.
+    places = np.flatnonzero(events)
+    if not len(places):
+        return a, b, prior
+    history = [prior]
+    for event in events[places].tolist():
+        prior = count(prior, event == EXD, event == IND, settings)
+        history.append(prior)
+    starts = places if before else places + 1
+    lengths = np.diff(starts, prepend=0, append=len(events))
+    a, b = np.repeat(np.array(history), lengths, axis=0).T
+    return np.ascontiguousarray(a), np.ascontiguousarray(b), prior

@@ -45,6 +45,8 @@ class Experiment(BaseModel):
 
     severity: Literal[1, 2, 3, 4, 5] = 5
     corruptions: tuple[str, ...] = CORRUPTIONS
+    longest_stream: int | None = Field(None, ge=4)
+    """At most so many samples a stream; None: all of a client's test part."""
 
     model: str = "cnn"
     model_options: dict[str, Any] = {}
@@ -66,7 +68,7 @@ class Experiment(BaseModel):
 
     def stream_settings(self) -> StreamSettings:
         """Give how the streams are made."""
-        return StreamSettings(self.severity, self.corruptions)
+        return StreamSettings(self.severity, self.corruptions, longest=self.longest_stream)
 
     def training_settings(self) -> TrainingSettings:
         """Give how the federation is trained."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -35,6 +36,8 @@ class BenchRun:
     source: Source
     manifest: Manifest
     rows: pd.DataFrame
+    record: Mapping[str, Any]
+    """What ``run.json`` says."""
     evaluation: Evaluation
     """The trained federations and streams, for whoever wants to go on with them."""
 
@@ -82,7 +85,7 @@ def run_bench(
     write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), folder / SAMPLES)
     write_table(rows, folder / RESULTS)
     write_json(folder / RECORD, record)  # last: a folder that has it is complete
-    return BenchRun(experiment, folder, source, manifest, rows, evaluation)
+    return BenchRun(experiment, folder, source, manifest, rows, record, evaluation)
 
 
 def _copies(in_pool: int, in_domain: int) -> list[str]:

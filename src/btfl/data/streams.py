@@ -48,10 +48,14 @@ class StreamSettings:
     corruptions: tuple[str, ...] = CORRUPTIONS
     use_domain: bool = True
     """Off: B and D are corrupted throughout, even where another domain is at hand."""
+    longest: int | None = None
+    """At most so many samples a stream, drawn at random; None: all of a client's test part."""
 
     def __post_init__(self) -> None:
         if self.severity not in range(1, 6):
             raise InputError(f"severity runs from 1 to 5, not {self.severity}")
+        if self.longest is not None and self.longest < 4:
+            raise InputError(f"a stream needs at least 4 samples, one of each kind in E, not {self.longest}")
         if not self.corruptions:
             raise InputError("name at least one corruption")
         for name in self.corruptions:
@@ -250,7 +254,7 @@ def _draw_client(
             if other != client
         ]
     )
-    own = rng.permutation(own)
+    own = rng.permutation(own)[: settings.longest]
     external = rng.choice(others, size=min(len(own), len(others)), replace=False)
     draws = (
         _as_is(own),

@@ -19,13 +19,14 @@ from btfl.engines.faults import FaultSettings
 from btfl.engines.trained import client_name, load_outcome
 from btfl.errors import BtflError
 from btfl.flower.client_app import run_name
+from btfl.flower.inbox import Inbox, ask, reason
 from btfl.flower.messages import INTRODUCE, TYPES, pack_broadcast, pack_job, unpack_result
 from btfl.recipes.base import Recipe
 
 log = logging.getLogger(__name__)
 
 _AHEAD = 100  # messages under way at a time: bounds what the server holds, whatever the number of clients
-_SHORTEST, _LONGEST = 0.02, 1.0  # seconds between two looks for answers
+_PAUSE = 0.25  # seconds between two looks for clients that are not there yet
 _INTRODUCTION = 60.0  # seconds a new node has to say who it is, unless the time limit is shorter
 
 
@@ -50,7 +51,7 @@ class GridEngine:
                 log.warning("going on without %d of %d clients: they are not connected", len(missing), len(data))
                 break
             self.check()
-            time.sleep(_LONGEST / 4)
+            time.sleep(_PAUSE)
         yield session
 
 
@@ -68,7 +69,7 @@ class GridSession:
         connected = self.locate({job.client for job in jobs})
         records, upcoming = pack_broadcast(broadcast), iter(jobs)
         sent: deque[tuple[Job, str, float]] = deque()
-        inbox = _Inbox(self._grid)
+        inbox = Inbox(self._grid)
         while True:
             while len(sent) < _AHEAD and (job := next(upcoming, None)) is not None:
                 ticket = ""
@@ -106,20 +107,15 @@ class GridSession:
 
     def _introduce(self, nodes: Iterable[int]) -> None:
         limit = min(self._limit, _INTRODUCTION)
-        inbox, deadline = _Inbox(self._grid), time.monotonic() + limit
-        tickets = {inbox.push(Message(RecordDict(), node, INTRODUCE, ttl=limit)): node for node in nodes}
-        self._asked |= set(tickets.values())
-        while tickets and time.monotonic() < deadline:
-            for ticket in list(tickets):
-                if (reply := inbox.take(ticket)) is not None:
-                    self._welcome(tickets.pop(ticket), reply)
-            if tickets:
-                self._check()
-                inbox.wait()
+        contents = dict.fromkeys(nodes, RecordDict())
+        self._asked |= set(contents)
+        for node, reply in ask(self._grid, INTRODUCE, contents, limit, self._check):
+            if reply is not None:
+                self._welcome(node, reply)
 
     def _welcome(self, node: int, reply: Message) -> None:
         if reply.has_error():
-            log.warning("node %d cannot say which client it is: %s", node, _reason(reply))
+            log.warning("node %d cannot say which client it is: %s", node, reason(reply))
             return
         facts = reply.content.config_records.get("facts")
         client = None if facts is None else facts.get("client")
@@ -130,7 +126,7 @@ class GridSession:
 
     def _read(self, job: Job, reply: Message) -> Result | Failure:
         if reply.has_error():
-            return Failure(_reason(reply))
+            return Failure(reason(reply))
         result = unpack_result(job.task, reply.content)
         if isinstance(result, Kept) and self._outcomes is not None:
             try:
@@ -138,44 +134,3 @@ class GridSession:
             except BtflError as error:
                 return Failure(str(error))
         return result
-
-
-class _Inbox:
-    """Answers as they come in, by the ticket of their question."""
-
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
-        self._open: set[str] = set()
-        self._replies: dict[str, Message] = {}
-        self._pause = _SHORTEST
-
-    def push(self, message: Message) -> str:
-        """Send a message; give its ticket, which is empty if it could not be sent."""
-        ticket = next(iter(self._grid.push_messages([message])), None) or ""
-        if ticket:
-            self._open.add(ticket)
-        return ticket
-
-    def take(self, ticket: str) -> Message | None:
-        """Give the answer, if it is there."""
-        return self._replies.pop(ticket, None)
-
-    def forget(self, ticket: str) -> None:
-        """Ignore an answer that may still come."""
-        self._open.discard(ticket)
-
-    def wait(self) -> None:
-        """Look for answers; if there are none, pause, longer each time."""
-        replies = list(self._grid.pull_messages(sorted(self._open))) if self._open else []
-        for reply in replies:
-            ticket = reply.metadata.reply_to_message_id
-            self._open.discard(ticket)
-            self._replies[ticket] = reply
-        self._pause = _SHORTEST if replies else min(self._pause * 1.3, _LONGEST)
-        if not replies:
-            time.sleep(self._pause)
-
-
-def _reason(reply: Message) -> str:
-    lines = [line.strip() for line in (reply.error.reason or "").splitlines() if line.strip()]
-    return f"Flower reports error {reply.error.code}: {lines[-1][:300] if lines else 'no reason given'}"

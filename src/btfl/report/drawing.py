@@ -42,10 +42,13 @@ class Drawing:
 
 def draw(name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
     """Make a figure in our style and keep it in both formats; the same data give the same bytes."""
-    with mpl.rc_context(dict(RC)):
+    with mpl.rc_context():
+        mpl.rcdefaults()  # whatever a person's own matplotlibrc says, a report looks the same
+        mpl.rcParams.update(RC)
         figure = make()
         png, svg = io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", metadata={"Software": None})
+        figure.set_layout_engine("none")  # what was laid out stays; doing it again costs as much as drawing
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
     return Drawing(name, title, caption, png.getvalue(), svg.getvalue())
 

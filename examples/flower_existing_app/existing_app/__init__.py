@@ -1,0 +1,1 @@
+"""A Flower app of someone's own, with the BTFL part added."""

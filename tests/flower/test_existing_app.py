@@ -1,0 +1,74 @@
+"""The example of an app of someone's own: its strategy and model stay, and every client ends with a bundle."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[flower]'")
+
+import numpy as np
+from flwr.app import Context, Message, RecordDict
+
+from btfl import BayesianAdapter, ClientBundle
+from btfl.errors import TooFewClientsError
+from btfl.flower.messages import pack_result
+from btfl.recipes.base import Description
+from in_process_grid import InProcessGrid
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_existing_app"
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, InProcessGrid, Context]:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    client, server = (importlib.import_module(f"existing_app.{side}_app") for side in ("client", "server"))
+    grid = InProcessGrid(client.app, [])
+    config: dict[str, bool | float | int | str] = {"rounds": 2, "bundles": str(tmp_path)}
+    for number in range(3):
+        place: dict[str, bool | float | int | str] = {"partition-id": number, "num-partitions": 3}
+        grid.contexts[100 + number] = Context(1, 100 + number, place, RecordDict(), config)
+    return server.app, grid, Context(1, 0, {}, RecordDict(), config)
+
+
+def test_every_client_ends_with_a_bundle(
+    example: tuple[Any, InProcessGrid, Context], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, grid, context = example
+    server(grid, context)
+    assert "3 clients have their bundle" in capsys.readouterr().out
+    bundles = [ClientBundle.load(tmp_path / f"client-{number}") for number in range(3)]
+    mean = np.mean([bundle.local_likelihood.frequencies for bundle in bundles], axis=0)
+    for number, bundle in enumerate(bundles):
+        np.testing.assert_allclose(bundle.global_likelihood.frequencies, mean, atol=1e-12)
+        assert bundle.global_likelihood.clients == 3
+        assert bundle.metadata == {"client": number}
+        kept = grid.contexts[100 + number].state.array_records["personal_head"]["weight"].numpy()
+        np.testing.assert_array_equal(bundle.personal_head.weight, kept)
+        assert (bundle.global_head.weight == bundles[0].global_head.weight).all()
+        features = bundle.statistics["train_features"]
+        labels, heads = bundle.statistics["train_labels"], (bundle.global_head, bundle.personal_head)
+        weaker = min((head.logits(features.astype(float)).argmax(axis=1) == labels).mean() for head in heads)
+        print([(head.logits(features.astype(float)).argmax(axis=1) == labels).mean() for head in heads], (BayesianAdapter(bundle).predict(features).argmax(axis=1) == labels).mean())
+
+
+def lying(question: Message, answer: Message) -> Message:
+    sums = {name: array.numpy() for name, array in answer.content.array_records["upload"].items()}
+    return Message(pack_result(Description({**sums, "class_counts": -sums["class_counts"]})), reply_to=question)
+
+
+def test_a_client_whose_numbers_cannot_be_is_left_out(
+    example: tuple[Any, InProcessGrid, Context], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, grid, context = example
+    grid.script["query.btfl_describe", "", 1] = lying
+    server(grid, context)
+    assert "node 101 is left out of the exchange: class_counts must not be negative" in caplog.text
+    assert ClientBundle.load(tmp_path / "client-0").global_likelihood.clients == 2
+    assert not (tmp_path / "client-1").exists()
+    grid.script["query.btfl_describe", "", 0] = lying
+    with pytest.raises(TooFewClientsError, match=r"only 1 of 3 nodes .* node 100: class_counts"):
+        server(grid, context)

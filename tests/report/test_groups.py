@@ -1,0 +1,75 @@
+"""Runs combine where they are alike but for the seed, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from btfl.errors import InputError, StorageError
+from btfl.report.groups import group_runs, load_runs
+from drawn_runs import make_run
+
+FEW = {"methods": ("fedavg", "btfl"), "samples": 8}
+
+
+def test_seeds_combine_and_other_settings_stand_apart(tmp_path: Path) -> None:
+    folders = [
+        make_run(tmp_path / "a0", seed=0, alpha=0.1, **FEW),
+        make_run(tmp_path / "a1", seed=1, alpha=0.1, **FEW),
+        make_run(tmp_path / "b0", seed=0, alpha=1.0, **FEW),
+        make_run(tmp_path / "c0", seed=0, alpha=0.1, model="resnet20", **FEW),
+        make_run(tmp_path / "d0", seed=0, alpha=0.1, **{**FEW, "training": {"rounds": 9}}),
+    ]
+    groups = group_runs(load_runs(folders))
+    assert [group.seeds for group in groups] == [[0, 1], [0], [0], [0]]
+    assert [group.label for group in groups] == [
+        "digits, mlp, Dir(0.1), rounds 2",
+        "digits, mlp, Dir(1), rounds 2",
+        "digits, resnet20, Dir(0.1)",
+        "digits, mlp, Dir(0.1), rounds 9",
+    ]
+    assert len({group.slug for group in groups}) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"split": "redrawn"}, "split is 'honest' in the one and 'redrawn' in the other"),
+        ({"severity": 2}, "severity is '5' in the one and '2'"),
+        ({"corruptions": ("fog", "snow")}, "corruptions is 'gaussian_noise"),
+        ({"shift": "none"}, "other domain is 'printed digits' in the one and 'none'"),
+        ({"partition": "equal"}, "partition is 'dirichlet' in the one and 'equal'"),
+    ],
+)
+def test_streams_of_another_kind_are_refused_with_the_difference_named(
+    tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    folders = [make_run(tmp_path / "one", **FEW), make_run(tmp_path / "other", seed=1, **FEW, **change)]
+    with pytest.raises(InputError, match=named) as caught:
+        group_runs(load_runs(folders))
+    assert "--apart" in str(caught.value)
+    assert len(group_runs(load_runs(folders), apart=True)) == 2
+
+
+def test_one_result_twice_is_refused_but_methods_of_one_seed_join(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / name, seed=0, **FEW) for name in ("one", "again")]
+    with pytest.raises(InputError, match="one result twice"):
+        group_runs(load_runs(folders))
+    other = make_run(tmp_path / "other", seed=0, samples=8, methods=("personal",))
+    (group,) = group_runs(load_runs([folders[0], other]))
+    assert list(group.titles) == ["fedavg", "btfl", "personal"]
+    assert group.seeds == [0]
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="not a finished run"):
+        load_runs([tmp_path])
+    run = make_run(tmp_path / "run", **FEW)
+    (run / "results.parquet").write_bytes(b"torn")
+    with pytest.raises(StorageError, match="damaged"):
+        load_runs([run])
+    (run / "run.json").write_text("{}")
+    with pytest.raises(StorageError, match="does not describe a benchmark run"):
+        load_runs([run])

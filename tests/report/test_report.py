@@ -1,0 +1,113 @@
+"""A whole report: its files, what the page says, LaTeX that compiles, and combining what belongs together."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from btfl.report.build import write_report
+from btfl.report.formats import to_latex, to_markdown
+from btfl.report.groups import group_runs, load_runs
+from btfl.report.tables import accuracy_table
+from drawn_runs import make_run
+
+SVG = re.compile(r"<svg .*?</svg>", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two heterogeneities, one of them with two seeds, and a second model."""
+    folder = tmp_path_factory.mktemp("runs")
+    many, few = ("fedavg", "fedthe", "btfl", "oracle"), ("fedavg", "personal")
+    return [
+        make_run(folder / "a0", seed=0, alpha=0.1, methods=many, notes=("scale 0.05 of the paper's",)),
+        make_run(folder / "a1", seed=1, alpha=0.1, methods=many),
+        make_run(folder / "b0", seed=0, alpha=1.0, methods=few),
+        make_run(folder / "c0", seed=0, alpha=0.1, methods=few, model="resnet20"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def report(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(runs, tmp_path_factory.mktemp("report")).page
+
+
+def test_the_page_needs_nothing_else(report: Path) -> None:
+    text = report.read_text()
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', text)
+    assert not re.search(r"@import|url\((?!#)", text)
+    for link in re.findall(r'href="((?:tables|figures)/[^"]+)"', text):  # files beside it, for whoever wants them
+        assert (report.parent / link).stat().st_size > 0
+
+
+def test_every_figure_is_in_the_page_and_beside_it(report: Path) -> None:
+    text = report.read_text()
+    drawn = SVG.findall(text)
+    names = {path.stem for path in (report.parent / "figures").iterdir()}
+    subjects = {"accuracy", "clients", "weights", "detector", "streams", "calibration"}
+    assert {"heterogeneity", "models", "lambda"} <= names
+    assert {name.split("-")[0] for name in names} == subjects | {"heterogeneity", "models", "lambda"}
+    assert len(drawn) == len(names)
+    for name in names:
+        assert (report.parent / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (report.parent / "figures" / f"{name}.svg").read_text().startswith("<?xml")
+    assert all("currentColor" in svg and "<title" in svg for svg in drawn)
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids)), "an id twice would draw one figure's marks in another"
+
+
+def test_every_number_can_be_traced(report: Path, runs: list[Path]) -> None:
+    text = report.read_text()
+    for run in runs:
+        record = json.loads((run / "run.json").read_text())
+        assert record["streams"]["hash"] in text
+        assert str(run) in text
+        assert record["run"] in text
+    assert "scale 0.05 of the paper&#39;s" in text
+
+
+def test_the_same_runs_give_the_same_bytes(runs: list[Path], tmp_path: Path) -> None:
+    once, again = (write_report(runs[2:3], tmp_path / name) for name in ("once", "again"))
+    assert [part.name for part in once.report.parts] == ["results"]  # no e, no lambda, nothing to compare with
+    files = [path for path in sorted(once.page.parent.rglob("*")) if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        assert path.read_bytes() == (again.page.parent / path.relative_to(once.page.parent)).read_bytes(), path.name
+
+
+def test_methods_missing_from_a_seed_are_named(tmp_path: Path) -> None:
+    folders = [
+        make_run(tmp_path / "s0", seed=0, methods=("fedavg", "btfl"), samples=8),
+        make_run(tmp_path / "s1", seed=1, methods=("fedavg",), samples=8),
+    ]
+    (group,) = group_runs(load_runs(folders))
+    assert "BTFL was run with 1 of 2 seeds." in accuracy_table(group).notes
+
+
+def test_a_leaking_split_and_corruption_throughout_are_said_in_every_format(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", split="redrawn", shift="none", methods=("fedavg",), samples=8)
+    table = accuracy_table(group_runs(load_runs([folder]))[0])
+    for written in (to_markdown(table), to_latex(table)):
+        assert "LEAKING SPLIT" in written
+        assert "corrupted throughout" in written
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed (apt: texlive-latex-recommended)")
+def test_the_latex_compiles(report: Path, tmp_path: Path) -> None:
+    shutil.copytree(report.parent / "tables", tmp_path / "tables")
+    shutil.copy(report.parent / "tables.tex", tmp_path)
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert (tmp_path / "tables.pdf").stat().st_size > 0
