@@ -38,7 +38,7 @@ def make_run(folder: Path, *, samples: int = 40, skill: dict[str, float] | None 
     partition = make_partition(source, experiment.partition_settings(), experiment.seed)
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.seed)
     methods = tuple(find_method(name) for name in experiment.methods)
-    record = describe_run(experiment, source, manifest, methods, source.notes)
+    record = describe_run(experiment, source, manifest, methods)
     rng = np.random.default_rng(experiment.seed)
     predictions = [
         _predictions(name, client, stream, samples, {**SKILL, **(skill or {})}, rng)

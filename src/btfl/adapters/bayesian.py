@@ -122,7 +122,7 @@ class BayesianAdapter:
     def _predict_one(self, features: NDArray[np.floating[Any]]) -> Floats:
         """Do the same for a single sample, to the bit, without arrays of one element."""
         features_ = np.ascontiguousarray(features, dtype=np.float64)
-        if not math.isfinite(features_[0].dot(features_[0])):
+        if not math.isfinite(np.vdot(features_, features_)):
             as_features(features_)  # says what is wrong
         (personal, everyone), entropies = softmax_and_entropy(self._heads.of_one(features_))
         local_entropy, global_entropy = entropies.tolist()

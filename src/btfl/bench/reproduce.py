@@ -78,27 +78,30 @@ def plan(reproduction: Reproduction, scale: float, instead: Substitution | None 
         raise InputError(f"--scale is above 0 and at most 1, the paper's size; not {scale}")
     instead = instead or Substitution()
     seeds = reproduction.seeds[: max(1, round(scale * len(reproduction.seeds)))]
-    found: dict[str, Experiment] = {}
+    sources: dict[str, Source] = {}
+    found: list[Experiment] = []
     for changes in reproduction.runs:
         values = {**reproduction.values, **changes}
-        source = _source(values, instead)
+        dataset = instead.dataset or values["dataset"]
+        if dataset not in sources:
+            sources[dataset] = _source(dataset, instead)
+        source = sources[dataset]
         values, notes = _substituted(values, instead, source)
         if scale < 1:
             values, smaller = _scaled(values, scale, source)
             notes += [f"scale {scale:g} of the paper's: {', '.join([*smaller, _of_seeds(seeds, reproduction)])}"]
         notes.insert(0, f"Reproduces {reproduction.paper}: {reproduction.title}.")
-        for seed in seeds:
-            name = f"{reproduction.name}-{values['dataset']}-{values['model']}-dir{values['alpha']:g}"
-            experiment = make_experiment({**values, "name": name, "seed": seed, "notes": tuple(notes)})
-            found.setdefault(experiment.model_dump_json(), experiment)  # substituted, two runs may be the same
-    return list(found.values())
+        name = f"{reproduction.name}-{values['dataset']}-{values['model']}-dir{values['alpha']:g}"
+        if any(experiment.name == name for experiment in found):
+            name += f"-{len(found) + 1}"  # substituted, two runs may look alike
+        found += [make_experiment({**values, "name": name, "seed": seed, "notes": tuple(notes)}) for seed in seeds]
+    return found
 
 
-def _source(values: Mapping[str, Any], instead: Substitution) -> Source:
-    dataset = instead.dataset or values["dataset"]
+def _source(dataset: str, instead: Substitution) -> Source:
     try:
         return load_source(dataset, root=instead.root, shift=instead.shift)
-    except DataError as error:
+    except (DataError, InputError) as error:
         raise DataError(f"{error}. Or take another dataset in its place, --dataset digits say") from None
 
 

@@ -56,7 +56,7 @@ def describe_run(
             "notes": [*source.notes, *notes],
         },
         "streams": {"hash": manifest.hash, "seed": manifest.seed, **asdict(manifest.settings)},
-        "notes": [*experiment.notes, *notes],
+        "notes": [*experiment.notes, *source.notes, *notes],
         "methods": [_describe_method(method, experiment.test_batch) for method in methods],
     }
 
