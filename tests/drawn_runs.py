@@ -30,7 +30,7 @@ def digits() -> Source:
     return load_source("digits")
 
 
-def make_run(folder: Path, *, samples: int = 40, skill: dict[str, float] | None = None, **settings: Any) -> Path:
+def make_run(folder: Path, *, length: int = 40, skill: dict[str, float] | None = None, **settings: Any) -> Path:
     """Write a run folder as ``run_bench`` would."""
     values = {"name": "made", "model": "mlp", "clients": 4, "methods": METHODS, "training": {"rounds": 2}, **settings}
     experiment = make_experiment(values)
@@ -41,7 +41,7 @@ def make_run(folder: Path, *, samples: int = 40, skill: dict[str, float] | None 
     record = describe_run(experiment, source, manifest, methods)
     rng = np.random.default_rng(experiment.seed)
     predictions = [
-        _predictions(name, client, stream, samples, {**SKILL, **(skill or {})}, rng)
+        _predictions(name, client, stream, length, {**SKILL, **(skill or {})}, rng)
         for client in range(experiment.clients)
         for name in experiment.methods
         for stream in (*STREAMS, *([SWITCHING] if name in TELLS_E else []))

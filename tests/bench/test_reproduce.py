@@ -16,7 +16,7 @@ RUNNABLE = [name for name in NAMES if not read_reproduction(name).drawing]
 
 
 def test_all_seven_tables_and_six_figures_are_named() -> None:
-    assert NAMES == [f"figure{i}" for i in range(1, 7)] + [f"table{i}" for i in range(1, 8)]
+    assert [*(f"figure{i}" for i in range(1, 7)), *(f"table{i}" for i in range(1, 8))] == NAMES
     for name in NAMES:
         found = read_reproduction(name)
         assert found.paper.lower().replace(" ", "").startswith(name)

@@ -13,8 +13,11 @@ import pytest
 from btfl.bench.evaluate import SWITCHING
 from btfl.bench.experiment import make_experiment, read_preset
 from btfl.bench.run import BenchRun, run_bench
-from btfl.bench.saved import load_run
+from btfl.bench.saved import SavedRun, load_run
+from btfl.bench.speed import measure_speed, read_speed
 from btfl.data.streams import STREAMS
+from btfl.report.groups import group_runs
+from btfl.report.speed import speed_tables
 
 DOCS = Path(__file__).parents[2] / "docs" / "results.md"
 SMALL: dict[str, Any] = {
@@ -91,3 +94,16 @@ def test_the_record_says_what_was_run(run: BenchRun) -> None:
     assert "only 300 of the 1,797 images were used" in record["notes"]
     assert [method["name"] for method in record["methods"]] == list(SMALL["methods"])
     assert record["training"]["rounds"] == 1
+
+
+def test_timings_have_a_file_of_their_own_and_a_table(run: BenchRun, tmp_path: Path) -> None:
+    timings = measure_speed(run.evaluation, tmp_path, samples=4, repeats=2)
+    assert [timing.method for timing in timings] == [name for name in SMALL["methods"] for _ in range(2)]
+    assert all(timing.seconds_per_1000 > 0 and timing.samples == 4 for timing in timings)
+    assert read_speed(tmp_path) == timings
+    assert read_speed(run.folder) == []  # nothing was timed unasked
+    saved = load_run(run.folder)
+    (group,) = group_runs([SavedRun(tmp_path, saved.record, saved.rows)])
+    (table,) = speed_tables(group)
+    assert [row.cells[0].text for row in table.rows] == ["FedAvg", "BTFL", "BTFL [test_batch=1]", "Oracle"]
+    assert {row.cells[3].text for row in table.rows} == {"–"}  # the paper timed CIFAR-10, not digits

@@ -55,8 +55,8 @@ class Place:
     def server(self, name: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run a program in a folder of its own, its output in a log there, until it is not needed any more."""
         folder = self.folder / name
-        folder.mkdir()
-        with (folder / "log").open("wb") as log:
+        folder.mkdir(exist_ok=True)
+        with (folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 command, cwd=folder, env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -117,11 +117,12 @@ def local_digest(rounds: int) -> str:
     return train_federation(*task.make(), LocalEngine()).digest()
 
 
-def write_app(place: Place, rounds: int, connection: str) -> None:
+def write_app(place: Place, rounds: int, connection: str, *options: str) -> None:
     (place.folder / "flwr-home").mkdir()
     text = f'[superlink.loopback]\naddress = "{place.address}"\n{connection}\n'
     (place.folder / "flwr-home" / "config.toml").write_text(text)
-    place.do("btfl", "flower", "new", "digits-app", "--preset", "demo", "--clients", "2", "--rounds", str(rounds))
+    new = ("btfl", "flower", "new", "digits-app", "--preset", "demo", "--clients", "2", "--rounds", str(rounds))
+    place.do(*new, *options)
 
 
 def test_a_superlink_and_two_supernodes_train_the_same_to_the_bit(tmp_path: Path) -> None:
@@ -131,6 +132,32 @@ def test_a_superlink_and_two_supernodes_train_the_same_to_the_bit(tmp_path: Path
         said = place.do("flwr", "run", "digits-app", "loopback", "--stream")
         assert "round 3 of 3" in said
     assert place.collected(["node-0", "node-1"]).digest() == local_digest(3)
+
+
+def test_a_run_that_lost_a_node_stops_and_goes_on_with_the_same_outcome(tmp_path: Path) -> None:
+    place = Place(tmp_path, f"127.0.0.1:{_free_port()}")
+    write_app(place, 3, "insecure = true", "--min-share", "1", "--time-limit", "120")
+    run, log = ("flwr", "run", "digits-app", "loopback", "--stream"), tmp_path / "run" / "log"
+    with place.superlink(), place.supernode("node-0", 0):
+        with place.supernode("node-1", 1) as lost, place.server("run", *run):
+            _wait_for("round 1 of 3", log)
+            os.killpg(lost.pid, signal.SIGKILL)
+            _wait_for("min_share = 1", log)
+        said = log.read_text()
+        assert "client 1 is left out of round 2" in said
+        assert "round 2 of 3" not in said
+        with place.supernode("node-1", 1):
+            said = place.do(*run)
+    assert "round 1 of 3" not in said
+    assert "round 3 of 3" in said
+    assert place.collected(["node-0", "node-1"]).digest() == local_digest(3)
+
+
+def _wait_for(words: str, log: Path, limit: float = 300) -> None:
+    deadline = time.monotonic() + limit
+    while not (log.exists() and words in log.read_text()):
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.5)
 
 
 def test_with_tls_and_node_authentication_a_node_without_a_registered_key_is_turned_away(tmp_path: Path) -> None:

@@ -117,6 +117,22 @@ def test_a_client_that_is_not_there_is_left_out_and_one_that_returns_takes_part(
     assert None not in federation.outcomes
 
 
+def test_a_second_node_cannot_take_the_place_of_a_client_that_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = InProcessGrid(make_client_app(task(tmp_path)), [0, 1, 3])
+
+    def arrive(question: Message, answer: Message) -> Message:
+        grid.connect(0, 55)
+        return answer
+
+    grid.script["train", "1", 0] = arrive
+    train(grid, tmp_path)
+    assert "node 55 says it is client 0, as node 100 does" in caplog.text
+    assert not grid.contexts[55].state.array_records
+    assert grid.contexts[100].state.array_records
+
+
 def test_a_run_that_stopped_goes_on_in_another_with_the_same_outcome(tmp_path: Path, undisturbed: str) -> None:
     grid = InProcessGrid(make_client_app(task(tmp_path)), range(4))
     # The clients have done their work of round 2, but the server never hears of it.

@@ -20,9 +20,10 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (apt: chromium)")
 
 FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr"
-).split()
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--enable-logging=stderr",
+)  # fmt: skip
 LIGHT, DARK = 1, 0  # Chromium's numbers for prefers-color-scheme
 
 # Put into a copy of the page: collects errors from the start, clicks as a person would, and writes what it saw.

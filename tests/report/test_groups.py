@@ -11,7 +11,7 @@ from btfl.errors import InputError, StorageError
 from btfl.report.groups import group_runs, load_runs
 from drawn_runs import make_run
 
-FEW = {"methods": ("fedavg", "btfl"), "samples": 8}
+FEW: dict[str, Any] = {"methods": ("fedavg", "btfl"), "length": 8}
 
 
 def test_seeds_combine_and_other_settings_stand_apart(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_one_result_twice_is_refused_but_methods_of_one_seed_join(tmp_path: Path
     folders = [make_run(tmp_path / name, seed=0, **FEW) for name in ("one", "again")]
     with pytest.raises(InputError, match="one result twice"):
         group_runs(load_runs(folders))
-    other = make_run(tmp_path / "other", seed=0, samples=8, methods=("personal",))
+    other = make_run(tmp_path / "other", seed=0, length=8, methods=("personal",))
     (group,) = group_runs(load_runs([folders[0], other]))
     assert list(group.titles) == ["fedavg", "btfl", "personal"]
     assert group.seeds == [0]
@@ -69,6 +69,9 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", **FEW)
     (run / "results.parquet").write_bytes(b"torn")
     with pytest.raises(StorageError, match="damaged"):
+        load_runs([run])
+    (run / "run.json").write_text('{"kind": "btfl run", "version": 1}')
+    with pytest.raises(StorageError, match="lacks run, experiment"):
         load_runs([run])
     (run / "run.json").write_text("{}")
     with pytest.raises(StorageError, match="does not describe a benchmark run"):

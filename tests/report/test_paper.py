@@ -14,7 +14,7 @@ from drawn_runs import make_run
 
 def run_like(folder: Path, **data: object) -> SavedRun:
     """Give a run that says it is the paper's main one."""
-    run = load_run(make_run(folder, methods=("fedavg", "btfl"), samples=8))
+    run = load_run(make_run(folder, methods=("fedavg", "btfl"), length=8))
     record = dict(run.record)
     record["data"] = {**record["data"], "source": "cifar10", "shift": "CIFAR-10.1 v6", **data}
     record["experiment"] = {**record["experiment"], "model": "cnn", "alpha": 0.1, "clients": 20, "split": "redrawn"}
@@ -44,7 +44,7 @@ def test_a_method_finds_its_row(tmp_path: Path) -> None:
     assert paper.paper_row(run, "fedthe[test_batch=1]", 1)["original_exd"].accuracy == 44.82
     assert paper.paper_row(run, "btfl[count=after]", 32) == {}  # another method than the paper's
     assert paper.paper_row(run, "personal", 32) == {}
-    own = load_run(make_run(tmp_path / "own", methods=("btfl",), samples=8))
+    own = load_run(make_run(tmp_path / "own", methods=("btfl",), length=8))
     assert paper.paper_row(own, "btfl", 32) == {}  # digits are not in the paper
 
 
@@ -56,7 +56,11 @@ def test_what_is_not_alike_is_said(tmp_path: Path) -> None:
     run = run_like(tmp_path / "d")
     experiment = {**run.experiment, "split": "honest", "clients": 5, "samples": 1000}
     told = paper.differences(SavedRun(run.folder, {**run.record, "experiment": experiment}, run.rows))
-    assert [words.split(",")[0] for words in told] == ["clients 5", "1", "honest split; the published procedure also trains on images it tests on"]
+    assert [words.split(",")[0] for words in told] == [
+        "clients 5",
+        "1",
+        "honest split; the published procedure also trains on images it tests on",
+    ]
 
 
 def test_the_paper_comes_with_the_package() -> None:

@@ -82,22 +82,24 @@ def test_the_same_runs_give_the_same_bytes(runs: list[Path], tmp_path: Path) -> 
 
 def test_methods_missing_from_a_seed_are_named(tmp_path: Path) -> None:
     folders = [
-        make_run(tmp_path / "s0", seed=0, methods=("fedavg", "btfl"), samples=8),
-        make_run(tmp_path / "s1", seed=1, methods=("fedavg",), samples=8),
+        make_run(tmp_path / "s0", seed=0, methods=("fedavg", "btfl"), length=8),
+        make_run(tmp_path / "s1", seed=1, methods=("fedavg",), length=8),
     ]
     (group,) = group_runs(load_runs(folders))
     assert "BTFL was run with 1 of 2 seeds." in accuracy_table(group).notes
 
 
 def test_a_leaking_split_and_corruption_throughout_are_said_in_every_format(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", split="redrawn", shift="none", methods=("fedavg",), samples=8)
+    folder = make_run(tmp_path / "run", split="redrawn", shift="none", methods=("fedavg",), length=8)
     table = accuracy_table(group_runs(load_runs([folder]))[0])
     for written in (to_markdown(table), to_latex(table)):
         assert "LEAKING SPLIT" in written
         assert "corrupted throughout" in written
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed (apt: texlive-latex-recommended)")
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed (apt: texlive-latex-recommended)"
+)
 def test_the_latex_compiles(report: Path, tmp_path: Path) -> None:
     shutil.copytree(report.parent / "tables", tmp_path / "tables")
     shutil.copy(report.parent / "tables.tex", tmp_path)

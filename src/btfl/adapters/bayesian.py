@@ -133,10 +133,8 @@ class BayesianAdapter:
         )
         self._seen += 1
         e = self._trace.e
-        everyone *= e
-        personal *= 1.0 - e
-        everyone += personal
-        return everyone[None]
+        mixed: Floats = e * everyone + (1.0 - e) * personal
+        return mixed[None]
 
     def _expectation(self, a: Floats, b: Floats, log_tau_hat: Floats) -> Floats:
         if self.settings.expectation == "trapezoid":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,12 +31,17 @@ def softmax_and_entropy(logits: Floats) -> tuple[Floats, Floats]:
     With s the logits less their largest and S = sum exp(s), H = log S - sum(exp(s) s)/S. Each row is added up on its
     own (``vecdot``), so that it is the same to the bit in a batch of any size.
     """
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    weights = np.exp(shifted)
-    total: Floats = np.vecdot(weights, np.ones(logits.shape[-1]))
+    shifted: Floats = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
+    weights: Floats = np.exp(shifted)
+    total: Floats = np.vecdot(weights, _ones(logits.shape[-1]))
     entropy_ = np.log(total) - np.vecdot(weights, shifted) / total
     weights /= total[..., None]
     return weights, np.maximum(entropy_, 0.0)
+
+
+@cache
+def _ones(size: int) -> Floats:
+    return np.ones(size)
 
 
 def log_rectified_ratio(

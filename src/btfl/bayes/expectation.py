@@ -87,7 +87,10 @@ def weight_and_complement(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats
 def weight_of_one(a: float, b: float, log_tau: float) -> float:
     """Give e of a single sample: the bits of ``weight_and_complement`` without its arrays."""
     if abs(log_tau) > _SERIES_LIMIT:
-        return float(weight_and_complement(np.array([a]), np.array([b]), np.array([log_tau]))[0][0])
+        log_tau = min(max(log_tau, -_LOG_TAU_LIMIT), _LOG_TAU_LIMIT)
+        mirrored = log_tau < np.log(a / b)
+        smaller = _quadrature_of_one(b, a, -log_tau) if mirrored else _quadrature_of_one(a, b, log_tau)
+        return 1.0 - smaller if mirrored else smaller
     tau, total = float(np.exp(-abs(log_tau))), a + b
     if log_tau <= 0:
         return float(a / total * hyp2f1(1.0, b, total + 1.0, 1.0 - tau))
@@ -106,41 +109,56 @@ def _by_quadrature(a: Floats, b: Floats, log_tau: Floats) -> Floats:
     result = np.empty_like(a)
     for start in range(0, len(a), _CHUNK):
         rows = slice(start, start + _CHUNK)
-        result[rows] = _trapezoid_in_logit_space(a[rows], b[rows], log_tau[rows])
+        case = a[rows], b[rows], log_tau[rows]
+        result[rows] = _trapezoid_in_logit_space(*case, *_range(*case))
     return result
 
 
-def _trapezoid_in_logit_space(a: Floats, b: Floats, log_tau: Floats) -> Floats:
-    """Sum exp(f(t)), f(t) = a t - (a+b) log(1 + exp t) - log(1 + tau exp(-t)): concave, so one peak."""
+def _quadrature_of_one(a: float, b: float, log_tau: float) -> float:
+    # numpy's functions are quick on plain floats, and slow on arrays of one
+    return float(_trapezoid_in_logit_space(*np.array([a, b, log_tau, *_range(a, b, log_tau)]).reshape(-1, 1))[0])
+
+
+def _range(a: Any, b: Any, log_tau: Any) -> tuple[Any, Any, Any]:
+    """Give where to begin and end the sum over t = logit(m), and the highest log of the integrand.
+
+    The integrand is exp(f(t)), f(t) = a t - (a+b) log(1 + exp t) - log(1 + tau exp(-t)): concave, so one peak.
+    """
     total, tau = a + b, np.exp(log_tau)
 
     # The peak, f' = 0, is the positive root of b x^2 - (a + tau (1 - b)) x - tau (a + 1) = 0 with x = exp(t).
     linear = a + tau * (1.0 - b)
     # hypot, not sqrt of the sum of squares: tau may be as large as exp(690)
-    root = np.hypot(linear, 2.0 * np.sqrt(b * (a + 1.0)) * np.sqrt(tau))
-    positive = linear >= 0
-    x = np.where(positive, (linear + root) / (2 * b), 2 * tau * (a + 1.0) / np.where(positive, 1.0, root - linear))
+    size = abs(linear) + np.hypot(linear, 2.0 * np.sqrt(b * (a + 1.0)) * np.sqrt(tau))
+    x = np.where(linear >= 0, size / (2 * b), 2 * tau * (a + 1.0) / size)[()]
     y = tau / x
     peak = np.log(x)
     height = a * peak - total * np.log1p(x) - np.log1p(y)
 
     # Where the integrand has fallen far enough: from outside, Newton's steps on a concave function stay outside.
     width = np.sqrt(2 * _DROP / (total * (x / (1 + x)) / (1 + x) + (y / (1 + y)) / (1 + y)))
-    ends = np.empty((2, len(a)))
-    ends[0] = np.maximum(peak - width - _DROP / (a + 1), np.minimum(peak, 0) - (_DROP + 2) / a)
-    ends[1] = np.minimum(peak + width + _DROP / b, np.maximum(np.maximum(peak, log_tau), 0) + (_DROP + 2) / b)
-    for _ in range(2):
-        x = np.exp(ends)
-        y = tau / x
-        value = a * ends - total * np.log1p(x) - np.log1p(y)
-        slope = a - total * (x / (1 + x)) + y / (1 + y)
-        ends -= (value - height + _DROP) / slope
+    left = np.maximum(peak - width - _DROP / (a + 1), np.minimum(peak, 0) - (_DROP + 2) / a)
+    right = np.minimum(peak + width + _DROP / b, np.maximum(np.maximum(peak, log_tau), 0) + (_DROP + 2) / b)
+    return _newton(left, a, total, tau, height), _newton(right, a, total, tau, height), height
 
-    left = ends[0]
-    step = (ends[1] - left) / (len(_NODES) - 1)
+
+def _newton(t: Any, a: Any, total: Any, tau: Any, height: Any) -> Any:
+    for _ in range(2):
+        x = np.exp(t)
+        y = tau / x
+        value = a * t - total * np.log1p(x) - np.log1p(y)
+        slope = a - total * (x / (1 + x)) + y / (1 + y)
+        t = t - (value - height + _DROP) / slope
+    return t
+
+
+def _trapezoid_in_logit_space(
+    a: Floats, b: Floats, log_tau: Floats, left: Floats, right: Floats, height: Floats
+) -> Floats:
+    step = (right - left) / (len(_NODES) - 1)
     odds = np.exp(left[:, None] + step[:, None] * _NODES)  # m / (1 - m) at each node
     exponent = (a * left - height)[:, None] + (a * step)[:, None] * _NODES
-    exponent -= total[:, None] * np.log(1.0 + odds)
+    exponent -= (a + b)[:, None] * np.log(1.0 + odds)
     terms = np.exp(exponent, out=exponent)
-    odds /= odds + tau[:, None]  # m_hat at each node
+    odds /= odds + np.exp(log_tau)[:, None]  # m_hat at each node
     return np.asarray(np.vecdot(terms, odds) * step * np.exp(height - betaln(a, b)))

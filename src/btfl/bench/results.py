@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from btfl.bench.evaluate import Predictions
-from btfl.data.streams import STREAMS
 
 TRACED = ("e", "log_tau", "log_tau_hat", "event", "a", "b", "local_entropy", "global_entropy", "lambda_s")
 """What a method may say of a sample; NaN where it does not."""
@@ -74,18 +73,3 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
     temporary = path.with_suffix(".tmp")
     frame.to_parquet(temporary, index=False, compression="zstd")
     temporary.replace(path)
-
-
-def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give the table people look at: accuracy in % by method and stream, their average, and the mean of e.
-
-    Each client counts the same, however many samples it has. A further stream, such as the switching one, has no
-    part in it.
-    """
-    rows = rows[rows["stream"].isin(STREAMS)]
-    order = list(dict.fromkeys(rows["title"]))
-    accuracy = rows.pivot_table(index="title", columns="stream", values="accuracy", aggfunc="mean") * 100
-    table = accuracy.reindex(index=order, columns=list(STREAMS))
-    table["average"] = table.mean(axis=1)
-    table["mean_e"] = rows.groupby("title")["mean_e"].mean().reindex(order)
-    return table

@@ -53,7 +53,6 @@ def describe_run(
             "fingerprint": manifest.source_fingerprint,
             "shift": manifest.shift_name,
             "shift_fingerprint": manifest.shift_fingerprint,
-            "notes": [*source.notes, *notes],
         },
         "streams": {"hash": manifest.hash, "seed": manifest.seed, **asdict(manifest.settings)},
         "notes": [*experiment.notes, *source.notes, *notes],
@@ -130,6 +129,9 @@ def load_run(folder: str | Path) -> SavedRun:
             f"{path} has format version {record.get('version')!r}; this btfl reads version {VERSION}. "
             "Run `btfl bench` again; what is trained already is not trained again"
         )
+    missing = [name for name in ("run", "experiment", "training", "data", "streams", "notes") if name not in record]
+    if missing:
+        raise StorageError(f"{path} is incomplete: it lacks {', '.join(missing)}. Run `btfl bench` again to write it")
     return SavedRun(folder, record, _read_table(folder / RESULTS))
 
 

@@ -17,10 +17,12 @@ from btfl.adapters.heads import Oracle
 from btfl.adapters.registry import Method
 from btfl.bench.evaluate import Evaluation
 from btfl.data.streams import Stream, render
+from btfl.engines.pool import one_thread
 from btfl.recipes.images import extract
 from btfl.storage import read_json, write_json
 
 FILE = "speed.json"
+WARM_UP = 3
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,12 @@ def measure_speed(evaluation: Evaluation, folder: Path, samples: int = 50, repea
     stream = render(evaluation.source, evaluation.manifest, 0)["original_ind"]
     count = min(samples, len(stream))
     timings = []
-    for method in evaluation.methods:
-        client = evaluation.federations[method.trained_with].client(0)
-        for _ in range(repeats):
-            seconds = _time(method, client, stream, count)
-            timings.append(Timing(method.name, seconds / count * 1000, count, repeats))
+    with one_thread():
+        for method in evaluation.methods:
+            client = evaluation.federations[method.trained_with].client(0)
+            for _ in range(repeats):
+                seconds = _time(method, client, stream, count)
+                timings.append(Timing(method.name, seconds / count * 1000, count, repeats))
     write_json(folder / FILE, [asdict(timing) for timing in timings])
     return timings
 
@@ -63,7 +66,8 @@ def _time(method: Method, client: DeployedClient, stream: Stream, count: int) ->
         images = stream.images[rows]
         return adapter.predict(extract(network, images).astype(np.float64) if takes_features else images)
 
-    see(slice(0, 1))  # what is set up at the first call is not the method's cost
+    for i in range(WARM_UP):  # what is set up at the first calls is not the method's cost
+        see(slice(i, i + 1))
     adapter.reset()
     start = time.perf_counter()
     for i in range(count):

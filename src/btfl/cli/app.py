@@ -10,6 +10,7 @@ import typer
 
 from btfl import __version__
 from btfl.cli import data, flower
+from btfl.cli.export import export
 
 app = typer.Typer(
     name="btfl",
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
+app.command()(export)
 
 Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to train and evaluate with.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the run is kept.")]

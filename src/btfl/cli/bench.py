@@ -101,8 +101,6 @@ class _Watcher:
         total = event.rounds if event.stage == "train" else event.clients
         if name not in self._tasks:
             self._tasks[name] = self._progress.add_task(name, total=total, detail="")
-        if event.warning:
-            self._progress.console.print(f"warning: {name}, {event.warning}", highlight=False, markup=False)
         if event.stage != "train":
             self._progress.update(self._tasks[name], completed=event.clients_done)
         elif event.metrics:

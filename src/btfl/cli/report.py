@@ -11,13 +11,14 @@ from btfl.report.build import write_report
 from btfl.report.terminal import terminal_table
 
 
-def show_report(folders: Sequence[Path], out: Path, console: Console, *, apart: bool = False) -> Path:
-    """Write the report; print the first table of each part, what must be said of it, and the page's path."""
-    written = write_report(folders, out, apart=apart)
+def show_report(
+    folders: Sequence[Path], out: Path, console: Console, *, apart: bool = False, title: str | None = None
+) -> Path:
+    """Write the report; print the main tables, what must be said of them, and the page's path."""
+    written = write_report(folders, out, apart=apart, title=title)
     for note in written.report.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
-    for part in written.report.parts:
-        table = part.tables[0]
+    for table in (table for part in written.report.parts for table in part.tables if table.headline):
         console.print(terminal_table(table))
         for note in table.notes:
             console.print(note, highlight=False, markup=False)

@@ -39,4 +39,4 @@ def reproduce_and_show(name: str, scale: float, instead: Substitution, out: Path
             measure_speed(done.evaluation, run)
         folders.append(run)
     # The same figure may stand on several datasets (lambda_s does): side by side then, never averaged.
-    show_report(folders, folder, console, apart=True)
+    show_report(folders, folder, console, apart=True, title=f"{found.name}: {found.title}")

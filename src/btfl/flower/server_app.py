@@ -37,9 +37,7 @@ def serve(grid: Grid, task: FlowerTask) -> TrainedFederation:
 
 
 def _tell(event: Event) -> None:
-    if event.warning:
-        log.warning("btfl: %s, round %d: %s", event.stage, event.round, event.warning)
-    elif event.metrics:
+    if event.metrics:
         told = "  ".join(f"{name} {value:.4g}" for name, value in event.metrics.items())
         log.info("btfl: round %d of %d: %s", event.round, event.rounds, told)
     elif event.clients_done == event.clients and event.stage != "train":

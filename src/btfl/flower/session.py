@@ -45,8 +45,8 @@ class GridEngine:
     def open(self, recipe: Recipe, data: FederatedData) -> Iterator[Session]:
         """Wait until all clients are there, or for as long as the time limit allows."""
         session = GridSession(self, run_name(recipe, data))
-        deadline = time.monotonic() + self.faults.time_limit
-        while missing := set(range(len(data))) - session.locate(set(range(len(data)))):
+        clients, deadline = set(range(len(data))), time.monotonic() + self.faults.time_limit
+        while missing := clients - set(session.locate(clients)):
             if time.monotonic() > deadline:
                 log.warning("going on without %d of %d clients: they are not connected", len(missing), len(data))
                 break
@@ -61,22 +61,22 @@ class GridSession:
     def __init__(self, engine: GridEngine, run: str) -> None:
         self._grid, self._limit, self._check = engine.grid, engine.faults.time_limit, engine.check
         self._outcomes, self._run = engine.outcomes, run
-        self._nodes: dict[int, int] = {}  # client -> node
+        self._claims: dict[int, list[int]] = {}  # client -> nodes that say they are it, the first one first
         self._asked: set[int] = set()  # nodes that were asked who they are
 
     def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
         """Do the jobs on the clients' nodes; who does not answer in time has failed."""
-        connected = self.locate({job.client for job in jobs})
+        nodes = self.locate({job.client for job in jobs})
         records, upcoming = pack_broadcast(broadcast), iter(jobs)
         sent: deque[tuple[Job, str, float]] = deque()
         inbox = Inbox(self._grid)
         while True:
             while len(sent) < _AHEAD and (job := next(upcoming, None)) is not None:
                 ticket = ""
-                if job.client in connected:
+                if job.client in nodes:
                     content = pack_job(job, self._run, records)
                     message = Message(
-                        content, self._nodes[job.client], TYPES[job.task], ttl=self._limit, group_id=str(job.round)
+                        content, nodes[job.client], TYPES[job.task], ttl=self._limit, group_id=str(job.round)
                     )
                     ticket = inbox.push(message)
                 sent.append((job, ticket, time.monotonic() + self._limit))
@@ -97,13 +97,20 @@ class GridSession:
             sent.popleft()
             yield job, result
 
-    def locate(self, clients: set[int]) -> set[int]:
-        """Find the nodes of these clients; give those of them that are connected."""
+    def locate(self, clients: set[int]) -> dict[int, int]:
+        """Find the nodes of these clients, as far as they are connected."""
         present = set(self._grid.get_node_ids())
-        if any(self._nodes.get(client) not in present for client in clients):
-            self._introduce(present - self._asked)
+        nodes = self._nodes(clients, present)
+        if len(nodes) < len(clients):
+            self._introduce(sorted(present - self._asked))
+            nodes = self._nodes(clients, present)
         self._asked &= present
-        return {client for client in clients if self._nodes.get(client) in present}
+        return nodes
+
+    def _nodes(self, clients: set[int], present: set[int]) -> dict[int, int]:
+        # A second node cannot take a client's place as long as the first is connected.
+        claims = {client: [node for node in self._claims.get(client, ()) if node in present] for client in clients}
+        return {client: nodes[0] for client, nodes in claims.items() if nodes}
 
     def _introduce(self, nodes: Iterable[int]) -> None:
         limit = min(self._limit, _INTRODUCTION)
@@ -120,9 +127,10 @@ class GridSession:
         facts = reply.content.config_records.get("facts")
         client = None if facts is None else facts.get("client")
         if isinstance(client, int) and client >= 0:
-            if client in self._nodes:
-                log.warning("client %d is now node %d, it was node %d", client, node, self._nodes[client])
-            self._nodes[client] = node
+            claims = self._claims.setdefault(client, [])
+            if claims:
+                log.warning("node %d says it is client %d, as node %d does or did", node, client, claims[0])
+            claims.append(node)
 
     def _read(self, job: Job, reply: Message) -> Result | Failure:
         if reply.has_error():

@@ -18,7 +18,12 @@ _SCALE, _SHIFT = 4.0 / 255.0, -2.0
 
 def to_tensor(images: Images) -> torch.Tensor:
     """Give (n, channels, height, width) floats; the memory stays in the images' own order, which is channels-last."""
-    return torch.from_numpy(images).permute(0, 3, 1, 2).to(torch.float32).mul_(_SCALE).add_(_SHIFT)
+    return scaled(torch.from_numpy(images))
+
+
+def scaled(images: torch.Tensor) -> torch.Tensor:
+    """Give what the network eats from a tensor of (n, height, width, channels) bytes."""
+    return images.permute(0, 3, 1, 2).to(torch.float32).mul_(_SCALE).add_(_SHIFT)
 
 
 def shuffled_batches(

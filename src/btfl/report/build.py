@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,12 +24,21 @@ PAGE = "report.html"
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A stretch of the page: a heading, and what stands under it."""
+    """A stretch of the page: a heading, and tables and figures in the order they are read."""
 
     name: str
     title: str
-    tables: list[Table] = field(default_factory=list)
-    drawings: list[Drawing] = field(default_factory=list)
+    items: tuple[Table | Drawing, ...]
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables alone."""
+        return [item for item in self.items if isinstance(item, Table)]
+
+    @property
+    def drawings(self) -> list[Drawing]:
+        """The figures alone."""
+        return [item for item in self.items if isinstance(item, Drawing)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +60,12 @@ class WrittenReport:
     report: Report
 
 
-def write_report(folders: Sequence[str | Path], out: str | Path, *, apart: bool = False) -> WrittenReport:
+def write_report(
+    folders: Sequence[str | Path], out: str | Path, *, apart: bool = False, title: str | None = None
+) -> WrittenReport:
     """Write ``report.html``, ``tables/`` and ``figures/`` into a folder."""
     out = Path(out)
-    report = make_report(group_runs(load_runs(folders), apart=apart))
+    report = make_report(group_runs(load_runs(folders), apart=apart), title)
     all_tables = [table for part in report.parts for table in part.tables] + [report.runs]
     for table in all_tables:
         for suffix, write in (("md", formats.to_markdown), ("csv", formats.to_csv), ("tex", formats.to_latex)):
@@ -69,62 +80,63 @@ def write_report(folders: Sequence[str | Path], out: str | Path, *, apart: bool 
     return WrittenReport(out / PAGE, report)
 
 
-def make_report(groups: list[Group]) -> Report:
+def make_report(groups: list[Group], title: str | None = None) -> Report:
     """Compute every table and draw every figure."""
     runs = [run for group in groups for run in group.runs]
     names = list(dict.fromkeys(str(run.experiment["name"]) for run in runs))
     notes = dict.fromkeys(note for run in runs for note in run.notes)
     parts = [*_across_groups(groups), *(_of_group(group) for group in groups), *_agreement(groups)]
-    return Report(", ".join(names), groups, parts, overview.runs_table(groups), list(notes))
+    return Report(title or ", ".join(names), groups, parts, overview.runs_table(groups), list(notes))
 
 
 def _of_group(group: Group) -> Part:
-    found = [
-        tables.accuracy_table(group),
-        tables.interval_table(group),
-        tables.paper_table(group),
-        tables.calibration_table(group),
-        tables.detection_table(group),
-        *speed_tables(group),
-    ]
-    return Part(group.file("results"), group.label, [table for table in found if table], list(_drawings_of(group)))
+    return Part(group.file("results"), group.label, tuple(item for item in _items_of(group) if item is not None))
 
 
-def _drawings_of(group: Group) -> Iterator[Drawing]:
+def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
     make = partial(_named, group)
     seeds = f"{len(group.seeds)} seed{'s' * (len(group.seeds) > 1)}"
+    yield tables.accuracy_table(group)
     yield make(
         "accuracy", "Accuracy by method and stream",
         f"Mean over clients and {seeds}; whiskers: standard deviation over seeds, where there are several.",
         lambda: accuracy.by_stream(group),
     )  # fmt: skip
+    yield from speed_tables(group)
+    yield tables.interval_table(group)
+    yield tables.paper_table(group)
     yield make(
         "clients", "At home and abroad: IND against EXD accuracy of each client",
         "Small: clients. Large: a method's mean. The dashed line joins the methods that no other beats in both; "
         "the oracle is not counted.",
         lambda: judgement.trade_off(group),
     )  # fmt: skip
-    told = group.telling("e")
-    if told:
-        yield make(
-            "weights", "Distribution of e on each stream",
-            "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is "
-            "the mean of A to D, to hold against E.",
-            lambda: weights.distribution(group),
-        )  # fmt: skip
-        yield make(
-            "detector", "e as a detector of external samples (ROC)",
-            "Mean over clients of the ROC curve; the dashed diagonal is guessing. The areas are in the table.",
-            lambda: judgement.detector(group),
-        )  # fmt: skip
-    if group.reference in told:
-        yield _stream_drawing(group, str(group.reference), make)
+    if group.telling("e"):
+        yield from _items_about_e(group, make)
     yield make(
         "calibration", "Reliability of every method",
         "Accuracy in bins of confidence, over all five streams; larger dots hold more samples. On the dashed line a "
         "method is as right as it says; below it, too sure of itself.",
         lambda: judgement.reliability(group),
     )  # fmt: skip
+    yield tables.calibration_table(group)
+
+
+def _items_about_e(group: Group, make: Callable[..., Drawing]) -> Iterator[Table | Drawing | None]:
+    yield make(
+        "weights", "Distribution of e on each stream",
+        "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is "
+        "the mean of A to D, to hold against E.",
+        lambda: weights.distribution(group),
+    )  # fmt: skip
+    if group.reference in group.telling("e"):
+        yield _stream_drawing(group, str(group.reference), make)
+    yield make(
+        "detector", "e as a detector of external samples (ROC)",
+        "Mean over clients of the ROC curve; the dashed diagonal is guessing. The areas are in the table.",
+        lambda: judgement.detector(group),
+    )  # fmt: skip
+    yield tables.detection_table(group)
 
 
 def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> Drawing:
@@ -146,14 +158,14 @@ def _across_groups(groups: list[Group]) -> Iterator[Part]:
             name, f"Accuracy on the synthetical stream against heterogeneity: {label}",
             "The smaller α, the more the clients' label mixes differ.", partial(accuracy.by_heterogeneity, members),
         )  # fmt: skip
-        yield Part(name, f"Heterogeneity: {label}", [overview.heterogeneity_table(name, label, members)], [drawing])
+        yield Part(name, f"Heterogeneity: {label}", (overview.heterogeneity_table(name, label, members), drawing))
     models = overview.by_model(groups)
     if models:
         drawing = draw(
             "models", "Average accuracy for each model", "Mean over clients and seeds of the five streams' average.",
             partial(accuracy.by_model, models),
         )  # fmt: skip
-        yield Part("models", "Models", [overview.models_table(models)], [drawing])
+        yield Part("models", "Models", (overview.models_table(models), drawing))
 
 
 def _agreement(groups: list[Group]) -> Iterator[Part]:
@@ -163,7 +175,7 @@ def _agreement(groups: list[Group]) -> Iterator[Part]:
             "lambda", "FedTHE's λₛ by stream and dataset",
             "λₛ weighs entropy minimisation against feature alignment in FedTHE.", partial(weights.agreement, groups),
         )  # fmt: skip
-        yield Part("lambda", "FedTHE's λₛ", [agreement], [drawing])
+        yield Part("lambda", "FedTHE's λₛ", (agreement, drawing))
 
 
 def _named(group: Group, name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:

@@ -116,7 +116,7 @@ def _kind(run: SavedRun) -> dict[str, Any]:
         "split": experiment["split"],
         "severity": streams["severity"],
         "corruptions": ", ".join(streams["corruptions"]),
-        "longest_stream": streams["longest"],
+        "longest stream": streams.get("longest") or "all",
         "partition": experiment["partition"],
         "images (fingerprint)": data["fingerprint"][:12],
         "images of the other domain (fingerprint)": (data["shift_fingerprint"] or "none")[:12],

@@ -83,6 +83,7 @@ def lambda_table(groups: Sequence[Group]) -> Table | None:
         ("method and runs", "classes", *(HEADINGS[stream] for stream in STREAMS)),
         tuple(rows),
         ("Mean over all samples of the cosine of the two heads' answers; 1: they say the same.",),
+        headline=True,
     )
 
 
@@ -127,6 +128,7 @@ def _across(name: str, title: str, groups: Sequence[Group], column: str, heading
         ("method", *headings),
         mark_best(rows, range(1, len(groups) + 1)),
         ("Mean over clients and seeds.",),
+        headline=True,
     )
 
 

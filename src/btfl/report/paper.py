@@ -131,6 +131,8 @@ def differences(run: SavedRun) -> list[str]:
             found.append(f"{what} {ours}, not {theirs}")
     if experiment.get("samples"):
         found.append(f"{data['images']:,} images instead of the whole dataset")
+    if experiment.get("longest_stream"):
+        found.append(f"streams cut to {experiment['longest_stream']:,} samples")
     if len(experiment["corruptions"]) != len(CORRUPTIONS):
         found.append(f"{len(experiment['corruptions'])} kinds of corruption, not {len(CORRUPTIONS)}")
     if data["shift"] is None:

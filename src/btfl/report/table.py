@@ -44,6 +44,8 @@ class Table:
     notes: tuple[str, ...] = ()
     words: bool = False
     """Words rather than numbers: set flush left."""
+    headline: bool = False
+    """Worth a terminal's space, too."""
 
 
 def number(value: float, digits: int = 2, *, signed: bool = False) -> str:

@@ -39,6 +39,7 @@ def accuracy_table(group: Group) -> Table:
         ("method", *(HEADINGS[column] for column in COLUMNS), "mean e"),
         mark_best(rows, range(1, len(COLUMNS) + 1)),
         tuple(accuracy_notes(group)),
+        headline=True,
     )
 
 

@@ -1,0 +1,44 @@
+"""``btfl export``: a trained client for a device without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    source: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A finished run, a trained federation, or a client's folder in it.")
+    ],
+    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="The file to write.")],
+    client: Annotated[int | None, typer.Option(help="The client's number; 0 if you say nothing.")] = None,
+    recipe: Annotated[str, typer.Option(help="Which training of the run.")] = "fedavg",
+    extractor_only: Annotated[
+        bool,
+        typer.Option(
+            "--extractor-only", help="Write the extractor alone, and beside it the bundle for btfl's numpy core."
+        ),
+    ] = False,
+) -> None:
+    """Write a client as ONNX, to run in onnxruntime without torch.
+
+    One graph: `images` (n, height, width, channels), uint8, and `state` (a, b), beginning with (1, 1), go in;
+    `probabilities`, `e`, `event` and `new_state` come out. Hand `new_state` back with the next images.
+
+    Examples:
+
+    `btfl export runs/demo --client 3 --onnx client.onnx`
+
+    `btfl export runs/demo --onnx extractor.onnx --extractor-only`
+    """
+    from btfl.export import need_onnx
+
+    need_onnx()
+    from btfl.export.clients import find_client
+    from btfl.export.write import export_split, export_whole
+
+    found = find_client(source, client, recipe)
+    for path in export_split(found, onnx) if extractor_only else [export_whole(found, onnx)]:
+        typer.echo(path)

@@ -1,0 +1,158 @@
+"""A manifest: the streams of all clients written down as indices, with a hash that says whether two are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.data.corruptions import CORRUPTIONS
+from btfl.data.partition import Indices, PartitionSettings
+from btfl.errors import InputError, StorageError, UnknownNameError
+from btfl.storage import load_record, save_record
+
+STREAMS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
+LETTERS = dict(zip(STREAMS, "ABCDE", strict=True))
+POOL, OTHER_DOMAIN = 0, 1  # where a sample comes from
+CLEAN = -1  # no corruption
+
+KIND, VERSION = "btfl stream manifest", 1
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """How the shifted streams are made."""
+
+    severity: int = 5
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    use_domain: bool = True
+    """Off: B and D are corrupted throughout, even where another domain is at hand."""
+    longest: int | None = None
+    """At most so many samples a stream, drawn at random; None: all of a client's test part."""
+
+    def __post_init__(self) -> None:
+        if self.severity not in range(1, 6):
+            raise InputError(f"severity runs from 1 to 5, not {self.severity}")
+        if self.longest is not None and self.longest < 4:
+            raise InputError(f"a stream needs at least 4 samples, one of each kind in E, not {self.longest}")
+        if not self.corruptions:
+            raise InputError("name at least one corruption")
+        for name in self.corruptions:
+            if name not in CORRUPTIONS:
+                raise UnknownNameError("corruption", name, CORRUPTIONS)
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """How a stream's samples are made, one entry a sample in each array."""
+
+    origin: NDArray[np.int8]
+    """POOL or OTHER_DOMAIN."""
+    index: Indices
+    """Which image of that origin."""
+    corruption: NDArray[np.int8]
+    """Position in ``StreamSettings.corruptions``, or CLEAN."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientStreams:
+    """Streams A to D of one client, and how E is picked from them."""
+
+    draws: tuple[Draw, Draw, Draw, Draw]
+    mixture: NDArray[np.int32]
+    """E as (stream 0 to 3, position in it), shape (samples, 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """The streams of all clients, and what they are a function of."""
+
+    settings: StreamSettings
+    partition: PartitionSettings
+    seed: int
+    source: str
+    source_fingerprint: str
+    shift_name: str | None
+    shift_fingerprint: str | None
+    left_out: int
+    """Images of the other domain that are not used, since the pool holds exact copies of them."""
+    clients: tuple[ClientStreams, ...]
+
+    @cached_property
+    def hash(self) -> str:
+        """Sha256 over everything: equal hashes mean equal streams."""
+        digest = hashlib.sha256(json.dumps(self._fields(), sort_keys=True).encode())
+        for name, array in sorted(self._arrays().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Save beside the results made from it."""
+        save_record(Path(folder), "streams", KIND, VERSION, {**self._fields(), "hash": self.hash}, self._arrays())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Manifest:
+        """Load a saved manifest and check its hash."""
+        fields, arrays = load_record(Path(folder), "streams", KIND, VERSION)
+        try:
+            settings = {**fields["settings"], "corruptions": tuple(fields["settings"]["corruptions"])}
+            clients = []
+            for i in range(fields["clients"]):
+                draws = [
+                    Draw(*(arrays[f"{i}.{stream}.{part}"] for part in ("origin", "index", "corruption")))
+                    for stream in STREAMS[:4]
+                ]
+                clients.append(ClientStreams((draws[0], draws[1], draws[2], draws[3]), arrays[f"{i}.mixture"]))
+            manifest = cls(
+                StreamSettings(**settings),
+                PartitionSettings(**fields["partition"]),
+                fields["seed"],
+                fields["source"],
+                fields["source_fingerprint"],
+                fields["shift_name"],
+                fields["shift_fingerprint"],
+                fields["left_out"],
+                tuple(clients),
+            )
+        except (KeyError, TypeError) as error:
+            raise StorageError(f"the stream manifest in {folder} is incomplete: {error}") from None
+        if manifest.hash != fields["hash"]:
+            raise StorageError(f"the stream manifest in {folder} does not match its own hash")
+        return manifest
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "settings": {**asdict(self.settings), "corruptions": list(self.settings.corruptions)},
+            "partition": asdict(self.partition),
+            "seed": self.seed,
+            "source": self.source,
+            "source_fingerprint": self.source_fingerprint,
+            "shift_name": self.shift_name,
+            "shift_fingerprint": self.shift_fingerprint,
+            "left_out": self.left_out,
+            "clients": len(self.clients),
+        }
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {}
+        for i, client in enumerate(self.clients):
+            for stream, draw in zip(STREAMS, client.draws, strict=False):
+                for part in ("origin", "index", "corruption"):
+                    arrays[f"{i}.{stream}.{part}"] = getattr(draw, part)
+            arrays[f"{i}.mixture"] = client.mixture
+        return arrays
+
+    @property
+    def corrupted_throughout(self) -> bool:
+        """Whether B and D have no other domain in them; every table made so says it."""
+        return self.shift_name is None

@@ -1,0 +1,72 @@
+"""The extractor as an ONNX graph: uint8 images (n, height, width, channels) in, features (n, d) out."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import onnx
+import torch
+from torch import nn
+
+from btfl.export.decision import IR_VERSION, OPSET
+from btfl.models import Network
+from btfl.recipes.images import scaled
+
+
+class _Extractor(nn.Module):
+    """What happens to an image before the heads, its scaling included: a device hands over what its camera gives."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.network.features(scaled(images))
+
+
+def extractor_graph(network: Network, image_shape: Sequence[int]) -> onnx.ModelProto:
+    """Export a network's extractor with a dynamic batch."""
+    example = torch.zeros((2, *image_shape), dtype=torch.uint8)
+    with _quietly():
+        program: Any = torch.onnx.export(
+            _Extractor(network).eval(),
+            (example,),
+            dynamo=True,
+            input_names=["images"],
+            output_names=["features"],
+            dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+            opset_version=OPSET,
+            verbose=False,
+        )
+    model: onnx.ModelProto = program.model_proto
+    model.ir_version = IR_VERSION
+    _forget_where_it_was_made(model)
+    return model
+
+
+def _forget_where_it_was_made(model: onnx.ModelProto) -> None:
+    """Drop stack traces and paths of this machine, which torch writes beside every node."""
+    for thing in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
+        del thing.metadata_props[:]
+        thing.doc_string = ""
+    for value in (*model.graph.value_info, *model.graph.initializer):
+        del value.metadata_props[:]
+        value.doc_string = ""
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Torch says on every export that torchvision is missing, and that parts of itself are out of date."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,55 @@
+"""Writing a client for a device: one graph, or the extractor's graph and a bundle for the core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from onnx import compose
+
+from btfl.adapters.client import DeployedClient
+from btfl.bayes.settings import BayesianSettings
+from btfl.bundle import ClientBundle
+from btfl.export.decision import decision_graph
+from btfl.export.extractor import extractor_graph
+from btfl.storage import write_atomically
+
+
+def export_whole(client: DeployedClient, path: str | Path, settings: BayesianSettings | None = None) -> Path:
+    """Write one graph: ``images`` and ``state`` in; ``probabilities``, ``e``, ``event`` and ``new_state`` out."""
+    decision = decision_graph(client.bundle, settings)  # first: it refuses at once what cannot be exported
+    extractor = extractor_graph(client.extractor(), client.model["image_shape"])
+    whole = compose.merge_models(
+        compose.add_prefix(extractor, "extractor_", rename_inputs=False, rename_outputs=False),
+        decision,
+        io_map=[("features", "features")],
+        name="btfl",
+    )
+    return _write(whole, Path(path))
+
+
+def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
+    """Write the extractor's graph, and beside it the bundle, in a folder that ends in ``-bundle``.
+
+    The bundle leaves out ``statistics``, which other methods need: they hold features of the client's training set.
+    """
+    path = Path(path)
+    bundle, folder = client.bundle, path.with_name(f"{path.stem}-bundle")
+    _write(extractor_graph(client.extractor(), client.model["image_shape"]), path)
+    ClientBundle(
+        bundle.global_head,
+        bundle.personal_head,
+        bundle.local_likelihood,
+        bundle.global_likelihood,
+        bundle.local_entropy,
+        bundle.global_entropy,
+        metadata=bundle.metadata,
+    ).save(folder)
+    return path, folder
+
+
+def _write(model: onnx.ModelProto, path: Path) -> Path:
+    model.producer_name = "btfl"
+    onnx.checker.check_model(model, full_check=True)
+    write_atomically(path, model.SerializeToString(deterministic=True))
+    return path
