@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from btfl.bench.saved import SavedRun, load_run
-from btfl.report import paper
+from btfl.report import paper, tables
+from btfl.report.formats import to_csv
+from btfl.report.groups import Group
 from drawn_runs import make_run
 
 
@@ -68,3 +72,29 @@ def test_the_paper_comes_with_the_package() -> None:
     speed = paper.speed_table()
     assert isinstance(speed, pd.DataFrame)
     assert speed["seconds_per_1000"].min() == pytest.approx(17.3)
+
+
+def test_ours_and_theirs_stand_side_by_side_with_the_difference(tmp_path: Path) -> None:
+    run = run_like(tmp_path / "run")
+    group = Group((run,), "cifar10, cnn, Dir(0.1)")
+    table = tables.paper_table(group)
+    assert table is not None
+    assert table.notes[0].startswith("Same dataset")
+    (row,) = (row for row in csv.DictReader(io.StringIO(to_csv(table))) if row["method"] == "BTFL")
+    assert float(row["average paper"]) == 68.03
+    assert float(row["average difference"]) == pytest.approx(float(row["average ours"]) - 68.03)
+    own = Group((load_run(run.folder),), "digits, mlp, Dir(0.1)")
+    assert tables.paper_table(own) is None
+
+
+def test_the_misprint_is_marked(tmp_path: Path) -> None:
+    run = run_like(tmp_path / "run", source="imagenet32", shift="ImageNet-R")
+    experiment = {**run.experiment, "model": "resnet20", "model_options": {"width": 4}, "alpha": 1.0}
+    group = Group((SavedRun(run.folder, {**run.record, "experiment": experiment}, run.rows),), "imagenet32")
+    table = tables.paper_table(group)
+    assert table is not None
+    marked = [cell.text for row in table.rows for cell in row.cells if "†" in cell.text]
+    assert len(marked) == 1
+    assert "/ 40.54† (" in marked[0]
+    assert "47.55" in table.notes[-1]
+    assert "clients 20, not 10" in table.notes[0]

@@ -59,6 +59,7 @@ _METHODS = (
     Method("personal", "Personal head", "btfl.adapters.heads:PersonalHead"),
     Method("btfl", "BTFL", "btfl.adapters.btfl:Btfl"),
     Method("btfl-release", "BTFL (release)", "btfl.adapters.btfl:Btfl", {"preset": "release"}),
+    Method("coherent", "Coherent (ours)", "btfl.adapters.coherent_method:Coherent"),
     Method("fedthe-release", "FedTHE (release)", "btfl.adapters.fedthe:FedThe", {"history": "release"}),
     Method("fedthe-on-fedavg", "FedTHE on FedAvg", "btfl.adapters.fedthe:FedThe", recipe="fedavg"),
     Method("tent", "Tent", "btfl.adapters.tent:Tent"),

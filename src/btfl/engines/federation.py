@@ -59,7 +59,7 @@ def train_federation(
     """Train, describe and conclude.
 
     With a folder, every round is saved there: an interrupted run goes on from the last one, and a finished one is
-    loaded instead of done again.
+    loaded instead of done again. ``faults`` says when a client has failed and how many may, before the run stops.
     """
     tell, faults = report or (lambda event: None), faults or FaultSettings()
     run = None if folder is None else RunFolder(folder)

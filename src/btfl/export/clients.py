@@ -24,12 +24,14 @@ def find_client(folder: str | Path, number: int | None = None, recipe: str = "fe
     place = next((place for place in places if (place / _RECORD).exists()), None)
     if place is None:
         raise InputError(
-            f"there is no trained client in {folder}: give a finished run of `btfl bench`, a trained federation (a folder "
-            f"with {_RECORD}) or a client's folder in one. Looked for the recipe '{recipe}'{_trained(folder)}"
+            f"there is no trained client in {folder}: give a finished run of `btfl bench`, a trained federation (a "
+            f"folder with {_RECORD}) or a client's folder in one. Looked for the recipe '{recipe}'{_trained(folder)}"
         )
     federation, number = TrainedFederation.load(place), number or 0
     if not 0 <= number < len(federation.outcomes):
-        raise InputError(f"there is no client {number}: this federation has clients 0 to {len(federation.outcomes) - 1}")
+        raise InputError(
+            f"there is no client {number}: this federation has clients 0 to {len(federation.outcomes) - 1}"
+        )
     return federation.client(number)
 
 

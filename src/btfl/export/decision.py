@@ -31,7 +31,7 @@ def decision_graph(bundle: ClientBundle, settings: BayesianSettings | None = Non
     """Give a model with inputs ``features`` (n, d) and ``state`` (2,), for a client and the settings."""
     settings = settings or BayesianSettings()
     _check(settings)
-    g = _Nodes()
+    g = _Nodes("decision")
     z = g("Cast", "features", to=TensorProto.DOUBLE)
     log_p, entropies = _heads(g, z, bundle)
     log_q = _likelihoods(g, z, bundle, settings)
@@ -102,7 +102,7 @@ def _events(g: _Nodes, log_tau: str, excess: str, settings: BayesianSettings) ->
 
 def _memory(g: _Nodes, counts: str, settings: BayesianSettings) -> str:
     """Give (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards."""
-    body = _Nodes()
+    body = _Nodes("memory")
     raised = body("Add", "before", "count" if settings.use_history else body.constant([0.0, 0.0]))
     total = body("ReduceSum", raised, keepdims=1)
     share = body("Div", body("Mul", body.constant(settings.prune_to), raised), total)
@@ -147,12 +147,12 @@ def _expectation(g: _Nodes, used: str, log_tau_hat: str, settings: BayesianSetti
 class _Nodes:
     """Nodes in order; calling it adds one and gives the name of its result."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name  # begins every result's name: those of a body may not hide those of the graph around it
         self.nodes: list[onnx.NodeProto] = []
 
     def __call__(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        # names of a body may not hide those of the graph around it
-        output = output or f"{operator.lower()}_{id(self):x}_{len(self.nodes)}"
+        output = output or f"{self.name}_{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
         return output
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _AHEAD = 100  # messages under way at a time: bounds what the server holds, whatever the number of clients
 _PAUSE = 0.25  # seconds between two looks for clients that are not there yet
 _INTRODUCTION = 60.0  # seconds a new node has to say who it is, unless the time limit is shorter
+_TRIES = 3  # times a node is asked that
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class GridSession:
         self._grid, self._limit, self._check = engine.grid, engine.faults.time_limit, engine.check
         self._outcomes, self._run = engine.outcomes, run
         self._claims: dict[int, list[int]] = {}  # client -> nodes that say they are it, the first one first
-        self._asked: set[int] = set()  # nodes that were asked who they are
+        self._asked: Counter[int] = Counter()  # how often a node was asked which client it is
 
     def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
         """Do the jobs on the clients' nodes; who does not answer in time has failed."""
@@ -102,9 +103,8 @@ class GridSession:
         present = set(self._grid.get_node_ids())
         nodes = self._nodes(clients, present)
         if len(nodes) < len(clients):
-            self._introduce(sorted(present - self._asked))
+            self._introduce([node for node in sorted(present) if self._asked[node] < _TRIES])
             nodes = self._nodes(clients, present)
-        self._asked &= present
         return nodes
 
     def _nodes(self, clients: set[int], present: set[int]) -> dict[int, int]:
@@ -112,12 +112,14 @@ class GridSession:
         claims = {client: [node for node in self._claims.get(client, ()) if node in present] for client in clients}
         return {client: nodes[0] for client, nodes in claims.items() if nodes}
 
-    def _introduce(self, nodes: Iterable[int]) -> None:
+    def _introduce(self, nodes: Sequence[int]) -> None:
         limit = min(self._limit, _INTRODUCTION)
-        contents = dict.fromkeys(nodes, RecordDict())
-        self._asked |= set(contents)
-        for node, reply in ask(self._grid, INTRODUCE, contents, limit, self._check):
-            if reply is not None:
+        self._asked.update(nodes)
+        for node, reply in ask(self._grid, INTRODUCE, dict.fromkeys(nodes, RecordDict()), limit, self._check):
+            if reply is None:
+                log.warning("node %d has not said within %g seconds which client it is", node, limit)
+            else:
+                self._asked[node] = _TRIES
                 self._welcome(node, reply)
 
     def _welcome(self, node: int, reply: Message) -> None:

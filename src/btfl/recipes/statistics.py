@@ -25,14 +25,17 @@ def describe_features(features: Features, labels: NDArray[np.int64], classes: in
     """Give the sums a client sends: zeros of its quantised features, and features added up by class."""
     likelihood = DiscretisedLikelihood.fit(features)
     counts = np.bincount(labels, minlength=classes).astype(np.float64)
+    exact = features.astype(np.float64)
     class_sums = np.zeros((classes, features.shape[1]))
-    np.add.at(class_sums, labels, features.astype(np.float64))
+    np.add.at(class_sums, labels, exact)
     return {
         "clients": np.ones(1),
         "samples": np.full(1, float(len(features))),
         "zero_frequencies": likelihood.frequencies,
         "class_counts": counts,
         "class_feature_sums": class_sums,
+        # not a matrix product: the linear algebra library may add in another order with another number of threads
+        "feature_scatter": np.einsum("ni,nj->ij", exact, exact),
     }
 
 
@@ -44,6 +47,7 @@ def check_sums(upload: Sums, classes: int, dimensions: int) -> None:
         "zero_frequencies": (dimensions,),
         "class_counts": (classes,),
         "class_feature_sums": (classes, dimensions),
+        "feature_scatter": (dimensions, dimensions),
     }
     for name, shape in shapes.items():
         if name not in upload:
@@ -81,8 +85,8 @@ def make_bundle(
 ) -> ClientBundle:
     """Put together what the client keeps, with the statistics every test-time method may ask for.
 
-    ``statistics`` holds: ``global_class_counts`` (classes,) and ``global_class_feature_sums`` (classes, d), added up
-    over all clients' training sets; ``local_class_counts`` of the client's own; and its own ``train_features``,
+    ``statistics`` holds: ``global_class_counts`` (classes,), ``global_class_feature_sums`` (classes, d) and
+    ``global_feature_scatter`` (d, d), the sum of z z', added up over all clients' training sets; ``local_class_counts`` of the client's own; and its own ``train_features``,
     ``train_labels``, ``validation_features`` and ``validation_labels``.
     """
     classes = global_head.classes
@@ -96,6 +100,7 @@ def make_bundle(
         statistics={
             "global_class_counts": everyone["class_counts"],
             "global_class_feature_sums": everyone["class_feature_sums"],
+            "global_feature_scatter": everyone["feature_scatter"],
             "local_class_counts": np.bincount(data.train.labels, minlength=classes).astype(np.float64),
             "train_features": train_features,
             "train_labels": data.train.labels,

@@ -151,21 +151,24 @@ def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> 
 
 
 def _across_groups(groups: list[Group]) -> Iterator[Part]:
-    series = overview.by_heterogeneity(groups)
-    for number, (label, members) in enumerate(series.items(), start=1):
-        name = f"heterogeneity-{number}" if len(series) > 1 else "heterogeneity"
+    for members, name in _numbered("heterogeneity", overview.by_heterogeneity(groups)):
+        label = overview.shared(members)
         drawing = draw(
             name, f"Accuracy on the synthetical stream against heterogeneity: {label}",
             "The smaller α, the more the clients' label mixes differ.", partial(accuracy.by_heterogeneity, members),
         )  # fmt: skip
         yield Part(name, f"Heterogeneity: {label}", (overview.heterogeneity_table(name, label, members), drawing))
-    models = overview.by_model(groups)
-    if models:
+    for members, name in _numbered("models", overview.by_model(groups)):
+        label = overview.shared(members)
         drawing = draw(
-            "models", "Average accuracy for each model", "Mean over clients and seeds of the five streams' average.",
-            partial(accuracy.by_model, models),
+            name, f"Average accuracy for each model: {label}",
+            "Mean over clients and seeds of the five streams' average.", partial(accuracy.by_model, members),
         )  # fmt: skip
-        yield Part("models", "Models", (overview.models_table(models), drawing))
+        yield Part(name, f"Models: {label}", (overview.models_table(name, label, members), drawing))
+
+
+def _numbered(name: str, series: list[list[Group]]) -> list[tuple[list[Group], str]]:
+    return [(members, name if len(series) == 1 else f"{name}-{i}") for i, members in enumerate(series, start=1)]
 
 
 def _agreement(groups: list[Group]) -> Iterator[Part]:

@@ -41,7 +41,11 @@ def to_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        [name for i, heading in enumerate(table.headings) for name in (heading, *(f"{heading} {p}" for p in parts[i]))]
+        [
+            name
+            for i, heading in enumerate(table.headings)
+            for name in (f"{heading} {table.value_name if i else ''}".strip(), *(f"{heading} {p}" for p in parts[i]))
+        ]
     )
     for row in table.rows:
         values: list[str] = []

@@ -60,6 +60,11 @@ class Group:
         """The run that speaks for the group where all are alike."""
         return self.runs[0]
 
+    def everything_but(self, *names: str) -> str:
+        """Give all that the group's runs are, but for these settings, as a key to find its like by."""
+        all_of_it = {**_kind(self.first), **_setting(self.first)}
+        return json.dumps({k: v for k, v in all_of_it.items() if k not in names}, sort_keys=True, default=str)
+
     @property
     def reference(self) -> str | None:
         """The method the others are compared with: BTFL, where it was run."""

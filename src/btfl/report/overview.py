@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 
@@ -13,20 +12,16 @@ from btfl.report.table import Cell, Row, Table, mark_best, number_cell, text_cel
 from btfl.report.tables import HEADINGS
 
 LAMBDA = "lambda_s"
+_OF_THE_MODEL = ("model_options", "optimiser", "learning_rate", "momentum", "weight_decay", "augment", "feature_l1")
 
 
-def by_heterogeneity(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Find groups that differ in the Dirichlet's alpha alone, in its order; by what they share."""
+def by_heterogeneity(groups: Sequence[Group]) -> list[list[Group]]:
+    """Find groups that differ in the Dirichlet's alpha alone, in its order."""
     found: dict[str, list[Group]] = {}
     for group in groups:
-        experiment, training = group.first.experiment, group.first.record["training"]
-        if experiment["partition"] == "dirichlet":
-            data = group.first.record["data"]
-            same = [training["model"], training["rounds"], experiment["clients"], experiment["test_batch"]]
-            key = json.dumps([data["source"], data["shift"], experiment["split"], *same])
-            found.setdefault(key, []).append(group)
-    series = [sorted(members, key=alpha) for members in found.values()]
-    return {_shared(members): members for members in series if len({alpha(member) for member in members}) > 1}
+        if group.first.experiment["partition"] == "dirichlet":
+            found.setdefault(group.everything_but("alpha"), []).append(group)
+    return [sorted(members, key=alpha) for members in found.values() if len(members) > 1]
 
 
 def alpha(group: Group) -> float:
@@ -34,15 +29,12 @@ def alpha(group: Group) -> float:
     return float(group.first.experiment["alpha"])
 
 
-def by_model(groups: Sequence[Group]) -> list[Group]:
-    """Give the groups to compare models with: one for each model, of the same dataset and the same heterogeneity."""
-    found: dict[str, dict[str, Group]] = {}
+def by_model(groups: Sequence[Group]) -> list[list[Group]]:
+    """Find groups that differ in the model alone, and in how such a model is trained."""
+    found: dict[str, list[Group]] = {}
     for group in groups:
-        experiment, data = group.first.experiment, group.first.record["data"]
-        key = json.dumps([data["source"], data["shift"], experiment["split"], experiment["partition"], alpha(group)])
-        found.setdefault(key, {}).setdefault(experiment["model"], group)
-    largest = max(found.values(), key=len, default={})
-    return list(largest.values()) if len(largest) > 1 else []
+        found.setdefault(group.everything_but("model", *_OF_THE_MODEL), []).append(group)
+    return [members for members in found.values() if len({m.first.experiment["model"] for m in members}) > 1]
 
 
 def titles_of(groups: Sequence[Group]) -> dict[str, str]:
@@ -59,10 +51,10 @@ def heterogeneity_table(name: str, label: str, series: Sequence[Group]) -> Table
     )  # fmt: skip
 
 
-def models_table(groups: Sequence[Group]) -> Table:
+def models_table(name: str, label: str, groups: Sequence[Group]) -> Table:
     """Average accuracy for each model."""
     models = [str(group.first.experiment["model"]) for group in groups]
-    return _across("models", "Average accuracy in % of the five streams by model", groups, "average", models)
+    return _across(name, f"Average accuracy in % of the five streams by model: {label}", groups, "average", models)
 
 
 def lambda_table(groups: Sequence[Group]) -> Table | None:
@@ -132,6 +124,7 @@ def _across(name: str, title: str, groups: Sequence[Group], column: str, heading
     )
 
 
-def _shared(series: Sequence[Group]) -> str:
-    first = series[0].first
-    return f"{first.record['data']['source']}, {first.experiment['model']}"
+def shared(series: Sequence[Group]) -> str:
+    """Name what several groups have in common."""
+    parts = [set(group.label.split(", ")) for group in series]
+    return ", ".join(part for part in series[0].label.split(", ") if all(part in other for other in parts))

@@ -67,6 +67,7 @@ _STYLES: Mapping[str, Style] = {
     "btfl-release": Style(_RED, "v", _DASH),
     "coherent": Style(_PINK, "*"),
     "oracle": Style(INK, "*", _DOT),
+    "oracle-balanced": Style(_GREY, "*", _DASHDOT),
 }
 _OTHER_COLOURS = (_PINK, _VIOLET, _OCHRE, _GREEN, _BLUE)
 _OTHER_MARKERS = ("o", "s", "^", "D", "P", "X", "v", "h", "<", ">")

@@ -44,6 +44,8 @@ class Table:
     notes: tuple[str, ...] = ()
     words: bool = False
     """Words rather than numbers: set flush left."""
+    value_name: str = ""
+    """What the numbers a column is sorted by are, where its heading does not say; CSV does."""
     headline: bool = False
     """Worth a terminal's space, too."""
 

@@ -135,6 +135,7 @@ def paper_table(group: Group) -> Table | None:
             else "Same dataset, model, heterogeneity, clients, rounds and streams as the paper's.",
             *misprints,
         ),
+        value_name="difference",
     )
 
 

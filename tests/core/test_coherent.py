@@ -1,0 +1,205 @@
+"""Ours: the evidence is the likelihood ratio it claims to be, e is calibrated, and nothing breaks it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from btfl import ClientBundle, DiscretisedLikelihood
+from btfl.adapters.coherent import CoherentAdapter, CoherentSettings
+from btfl.bayes import regimes
+from btfl.bayes.regimes import Regimes
+from btfl.errors import InputError
+
+CLASSES, DIMENSIONS = 5, 6
+OWN = np.array([0.6, 0.3, 0.07, 0.02, 0.01])
+EVERYONE = np.full(CLASSES, 0.2)
+EXACT = CoherentSettings(temperature=1.0, shrinkage=0.0, openness=0.0, log_tau_limit=600.0)
+
+
+class World:
+    """Features drawn from the model itself: Gaussians of one covariance, classes in different shares."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.means = self.rng.normal(0, 1.5, (CLASSES, DIMENSIONS))
+        root = self.rng.normal(size=(DIMENSIONS, DIMENSIONS)) / 2 + np.eye(DIMENSIONS)
+        self.covariance = root @ root.T
+
+    def draw(self, shares: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = self.rng.choice(CLASSES, size=count, p=shares)
+        noise = self.rng.multivariate_normal(np.zeros(DIMENSIONS), self.covariance, size=count)
+        return self.means[labels] + noise, labels
+
+    def log_density(self, z: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        precision = np.linalg.inv(self.covariance)
+        centred = z[:, None] - self.means
+        exponents = -0.5 * np.einsum("nki,ij,nkj->nk", centred, precision, centred)
+        return np.asarray(np.log((shares * np.exp(exponents)).sum(axis=1)))
+
+
+def bundle_from_sums(counts: np.ndarray, sums: np.ndarray, scatter: np.ndarray, own: np.ndarray) -> ClientBundle:
+    classes, dimensions = sums.shape
+    likelihood = DiscretisedLikelihood(np.full(dimensions, 0.5), 10)
+    rng = np.random.default_rng(0)
+    return ClientBundle(
+        rng.normal(size=(classes, dimensions)),
+        rng.normal(size=(classes, dimensions)),
+        likelihood,
+        likelihood,
+        0.5,
+        0.5,
+        {
+            "global_class_counts": counts,
+            "global_class_feature_sums": sums,
+            "global_feature_scatter": scatter,
+            "local_class_counts": own,
+        },
+    )
+
+
+def true_bundle(world: World) -> ClientBundle:
+    """The sums an endless sample would give."""
+    n = 1e6
+    counts = n * EVERYONE
+    scatter = n * world.covariance + (world.means.T * counts) @ world.means
+    return bundle_from_sums(counts, counts[:, None] * world.means, scatter, 1000 * OWN)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_log_tau_is_the_true_log_likelihood_ratio(seed: int) -> None:
+    world = World(seed)
+    z, _ = world.draw(EVERYONE, 200)
+    adapter = CoherentAdapter(true_bundle(world), EXACT)
+    adapter.predict(z)
+    truth = world.log_density(z, OWN) - world.log_density(z, EVERYONE)
+    assert adapter.trace.log_tau == pytest.approx(truth, abs=1e-4)  # but for the ridge of a millionth
+
+
+def test_sums_of_finite_data_give_it_too() -> None:
+    world = World()
+    z, labels = world.draw(EVERYONE, 40_000)
+    sums = np.array([z[labels == k].sum(axis=0) for k in range(CLASSES)])
+    bundle = bundle_from_sums(np.bincount(labels, minlength=CLASSES), sums, z.T @ z, 1000 * OWN)
+    adapter = CoherentAdapter(bundle, EXACT)
+    fresh, _ = world.draw(EVERYONE, 500)
+    adapter.predict(fresh)
+    truth = world.log_density(fresh, OWN) - world.log_density(fresh, EVERYONE)
+    assert np.abs(adapter.trace.log_tau - truth).mean() < 0.1
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
+def test_e_is_calibrated(share: float) -> None:
+    """Of samples with e about 0.7, 70 % are external."""
+    world = World(1)
+    count = 20_000
+    external = world.rng.random(count) < share
+    z = np.where(external[:, None], world.draw(EVERYONE, count)[0], world.draw(OWN, count)[0])
+    adapter = CoherentAdapter(true_bundle(world), EXACT)
+    adapter.predict(z)
+    e = adapter.trace.e
+    assert e.mean() == pytest.approx(share, abs=0.03)
+    for low in np.arange(0.0, 1.0, 0.2):
+        inside = (e >= low) & (e < low + 0.2)
+        if inside.sum() > 300:
+            assert external[inside].mean() == pytest.approx(e[inside].mean(), abs=0.06)
+
+
+def test_a_pure_stream_is_recognised_and_a_turn_noticed() -> None:
+    world = World(2)
+    adapter = CoherentAdapter(true_bundle(world), EXACT)
+    adapter.predict(world.draw(OWN, 300)[0])
+    assert adapter.trace.e[100:].mean() < 0.05
+    adapter.predict(world.draw(EVERYONE, 300)[0])
+    assert adapter.trace.all_external[200:].mean() > 0.9
+    adapter.predict(world.draw(OWN, 300)[0])
+    assert adapter.trace.e[-50:].mean() < 0.05
+
+
+@given(st.floats(1, 50), st.floats(1, 50), st.floats(-30, 30), st.floats(-300, 300), st.floats(-300, 300))
+def test_one_step_is_bayes_rule(a: float, b: float, log_tau: float, internal: float, mixture: float) -> None:
+    after, e, all_external = regimes.step(Regimes(internal, mixture, a, b), log_tau, 1.0)
+    tau = np.exp(log_tau)
+    share = a / (a + b * tau)
+    log_weights = np.array([internal + log_tau, 0.0, mixture + np.log((a + b * tau) / (a + b))])
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    assert e == pytest.approx(weights[1] + weights[2] * share, rel=1e-9, abs=1e-12)
+    assert all_external == pytest.approx(weights[1], rel=1e-9, abs=1e-12)
+    assert (after.a, after.b) == pytest.approx((a + share, b + 1 - share))
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
+def test_predictions_do_not_depend_on_how_the_stream_is_cut(cuts: list[int]) -> None:
+    world = World(3)
+    z, bundle = world.draw(EVERYONE, 120)[0], true_bundle(world)
+    whole = CoherentAdapter(bundle).predict(z)
+    parts, start, state = [], 0, CoherentAdapter(bundle).state
+    for size in [*cuts, 120]:
+        if start < 120:
+            adapter = CoherentAdapter(bundle)  # a new device every time
+            adapter.restore(json.loads(json.dumps(state)))
+            parts.append(adapter.predict(z[start : start + size]))
+            state, start = adapter.state, start + size
+    assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+def broken_worlds() -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    world = World()
+    z, labels = world.draw(EVERYONE, 300)
+    sums = np.array([z[labels == k].sum(axis=0) for k in range(CLASSES)])
+    counts = np.bincount(labels, minlength=CLASSES).astype(float)
+    one_class = np.array([300.0, 0, 0, 0, 0])
+    only = np.concatenate([z.sum(axis=0)[None], np.zeros((4, DIMENSIONS))])
+    single = z[:1]
+    return {
+        "a class nobody has": (np.where(np.arange(5) == 4, 0, counts), np.where(np.arange(5)[:, None] == 4, 0, sums),
+                               z[labels != 4].T @ z[labels != 4], 300 * OWN),
+        "one class in all": (one_class, only, z.T @ z, one_class),
+        "one sample in all": (np.eye(5)[0], np.eye(5)[0][:, None] * single, single.T @ single, np.eye(5)[0]),
+        "features all zero": (counts, sums * 0, z.T @ z * 0, 300 * OWN),
+        "two features the same": (counts, sums[:, [0, 0, 1, 2, 3, 4]],
+                                  z[:, [0, 0, 1, 2, 3, 4]].T @ z[:, [0, 0, 1, 2, 3, 4]], 300 * OWN),
+        "a client without samples": (counts, sums, z.T @ z, np.zeros(5)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", broken_worlds())
+@pytest.mark.parametrize("shrinkage", [0.0, 0.2, 1.0])
+def test_poor_statistics_still_give_probabilities(name: str, shrinkage: float) -> None:
+    counts, sums, scatter, own = broken_worlds()[name]
+    adapter = CoherentAdapter(bundle_from_sums(counts, sums, scatter, own), CoherentSettings(shrinkage=shrinkage))
+    for scale in (0.0, 1.0, 1e6):
+        probabilities = adapter.predict(World(5).draw(EVERYONE, 50)[0] * scale)
+        assert np.isfinite(probabilities).all()
+        assert probabilities.sum(axis=1) == pytest.approx(1)
+
+
+def test_wrong_input_is_refused() -> None:
+    bundle = true_bundle(World())
+    adapter = CoherentAdapter(bundle)
+    before = adapter.state
+    for features in (np.full((2, 6), np.nan), np.ones((2, 5)), np.ones((0, 6))):
+        with pytest.raises(InputError):
+            adapter.predict(features)
+    assert adapter.state == before
+    for state in ({}, {**before, "a": 0.0}, {**before, "internal": float("nan")}):
+        with pytest.raises(InputError):
+            adapter.restore(state)
+    with pytest.raises(InputError, match="lacks the statistic"):
+        CoherentAdapter(ClientBundle(bundle.global_head, bundle.personal_head, bundle.local_likelihood,
+                                     bundle.global_likelihood, 0.1, 0.1))  # fmt: skip
+    wrongs: tuple[dict[str, Any], ...] = (
+        {"temperature": 0},
+        {"shrinkage": 2},
+        {"forgetting": 1},
+        {"global_heads": "x"},
+    )
+    for wrong in wrongs:
+        with pytest.raises(InputError):
+            CoherentSettings(**wrong)

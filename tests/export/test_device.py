@@ -1,0 +1,120 @@
+"""The example of a device: killed at any moment it goes on as if nothing had been, and it notices a foreign stream."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from btfl import BayesianAdapter, ClientBundle
+from btfl.data.source import Images
+from small import digits, train_small
+
+ort = pytest.importorskip("onnxruntime", reason="the device loop needs `pip install onnxruntime`")
+pytest.importorskip("onnxscript", reason="exporting to ONNX needs `pip install btfl[onnx]`")
+
+from btfl.export.write import export_split  # noqa: E402
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "device" / "device_loop.py"
+ABSENT = ["torch", "pandas", "pydantic", "typer", "rich", "sklearn", "onnx"]
+CLIENT, OWN, FOREIGN = 1, 90, 110
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an exported client, and a camera that sees its own digits first and then others'."""
+    folder = tmp_path_factory.mktemp("device")
+    export_split(train_small("fedavg", rounds=5).client(CLIENT), folder / "extractor.onnx")
+    np.savez(folder / "camera.npz", x=camera())
+    return folder
+
+
+def camera() -> Images:
+    data = digits()
+    parts = [data.partition.part_at(client, 0).test for client in range(4)]
+    others = np.concatenate([part for client, part in enumerate(parts) if client != CLIENT])
+    chosen = np.concatenate([parts[CLIENT][:OWN], np.random.default_rng(0).permutation(others)[:FOREIGN]])
+    return np.asarray(data.source.pool.images[chosen])
+
+
+def start(place: Path, folder: str, *more: str) -> subprocess.Popen[str]:
+    blocked = f"import runpy, sys; sys.modules.update(dict.fromkeys({ABSENT})); sys.argv.pop(0)\n"
+    code = blocked + "runpy.run_path(sys.argv[0], run_name='__main__')"
+    words = ["--extractor", "extractor.onnx", "--bundle", "extractor-bundle", "--folder", folder, *more]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(SCRIPT), *words],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    said, wrong = process.communicate(timeout=300)
+    assert process.returncode == 0, wrong
+    return said
+
+
+def answers(place: Path, folder: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (place / folder / "answers.jsonl").read_text().splitlines()]
+
+
+def test_killed_and_restarted_it_gives_the_same_answers(place: Path) -> None:
+    finish(start(place, "whole", "--images", "camera.npz"))
+    for least in (20, 110):  # once among its own images, once among the others
+        process = start(place, "broken", "--images", "camera.npz", "--pause", "0.02")
+        file = place / "broken" / "answers.jsonl"
+        while process.poll() is None and not (file.exists() and len(file.read_text().splitlines()) >= least):
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        assert len(file.read_text().splitlines()) < OWN + FOREIGN  # it was in the middle of its work
+    with file.open("a") as torn:
+        torn.write('{"sample": 9')  # as when the power goes while an answer is written
+    assert "going on after" in finish(start(place, "broken", "--images", "camera.npz"))
+    assert answers(place, "broken") == answers(place, "whole")
+    states = [(place / name / "state.json").read_bytes() for name in ("broken", "whole")]
+    assert states[0] == states[1]
+
+
+def test_the_answers_are_the_librarys_and_the_flag_goes_up(place: Path) -> None:
+    said = finish(start(place, "flag", "--images", "camera.npz"))
+    session = ort.InferenceSession(str(place / "extractor.onnx"), providers=["CPUExecutionProvider"])
+    features = np.concatenate([session.run(None, {"images": image[None]})[0] for image in camera()])
+    adapter = BayesianAdapter(ClientBundle.load(place / "extractor-bundle"))
+    expected = adapter.predict(features)
+    found = answers(place, "flag")
+    assert [answer["class"] for answer in found] == expected.argmax(axis=1).tolist()
+    assert [answer["e"] for answer in found] == adapter.trace.e.tolist()
+    up = [answer["external"] for answer in found]
+    assert not any(up[:OWN])
+    assert all(up[OWN + 40 :])
+    assert "the stream has turned external" in said
+    assert "the flag is up" in said
+
+
+def test_a_folder_of_pictures_is_a_stream_too(place: Path) -> None:
+    picture = pytest.importorskip("PIL.Image")
+    (place / "pictures").mkdir()
+    for number, image in enumerate(camera()[:12]):
+        picture.fromarray(image[..., 0]).save(place / "pictures" / f"{number:03d}.png")
+    finish(start(place, "of pictures", "--images", "pictures"))
+    finish(start(place, "of arrays", "--images", "camera.npz"))
+    assert answers(place, "of pictures") == answers(place, "of arrays")[:12]
+
+
+def test_what_does_not_fit_is_said(place: Path) -> None:
+    np.savez(place / "large.npz", x=np.zeros((2, 32, 32, 3), np.uint8))
+    (place / "empty").mkdir()
+    for images, words in (("large.npz", "the extractor takes uint8 (8, 8, 1)"), ("empty", "no pictures")):
+        process = start(place, "wrong", "--images", images)
+        _, wrong = process.communicate(timeout=300)
+        assert process.returncode != 0
+        assert words in wrong
+        assert "Traceback" not in wrong

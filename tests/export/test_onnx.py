@@ -1,0 +1,215 @@
+"""A client as ONNX gives what the library gives, and runs where there is no torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from btfl import BayesianAdapter, BayesianSettings, ClientBundle
+from btfl.adapters.client import DeployedClient
+from btfl.data.corruptions import corrupt
+from btfl.data.source import Images
+from btfl.errors import InputError
+from btfl.randomness import generator
+from btfl.recipes.images import extract
+from making import make_bundle, make_stream
+from small import digits, train_small, untrained
+
+ort = pytest.importorskip("onnxruntime", reason="ONNX needs `pip install btfl[onnx]`")
+onnx = pytest.importorskip("onnx", reason="exporting to ONNX needs `pip install btfl[onnx]`")
+pytest.importorskip("onnxscript", reason="exporting to ONNX needs `pip install btfl[onnx]`")
+
+from btfl.export.clients import find_client  # noqa: E402
+from btfl.export.decision import decision_graph  # noqa: E402
+from btfl.export.write import export_split, export_whole  # noqa: E402
+
+Out = dict[str, np.ndarray]
+
+
+def session(model: bytes | str | Path) -> Any:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    return ort.InferenceSession(
+        model if isinstance(model, bytes) else str(model), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def run(session_: Any, name: str, stream: np.ndarray, batches: list[int], state: tuple[float, float] = (1, 1)) -> Out:
+    """Feed a stream in batches of these sizes, over and over, handing the state on."""
+    parts: list[Out] = []
+    now, start = np.array(state, dtype=np.float64), 0
+    names = [output.name for output in session_.get_outputs()]
+    while start < len(stream):
+        size = batches[len(parts) % len(batches)]
+        found = session_.run(None, {name: stream[start : start + size], "state": now})
+        parts.append(dict(zip(names, found, strict=True)))
+        now, start = parts[-1]["new_state"], start + size
+    joined = {key: np.concatenate([part[key] for part in parts]) for key in ("probabilities", "e", "event")}
+    return {**joined, "new_state": now}
+
+
+def assert_like(found: Out, adapter: BayesianAdapter, probabilities: np.ndarray, within: float = 1e-5) -> None:
+    trace = adapter.trace
+    assert np.abs(found["probabilities"] - probabilities).max() < within
+    assert np.abs(found["e"] - trace.e).max() < within
+    assert (found["event"] == trace.event).all()
+    assert found["new_state"].tolist() == [adapter.state["a"], adapter.state["b"]]
+
+
+def synthetical(client: int, count: int) -> Images:
+    """Equal parts of a client's own and others' digits, clean and corrupted, in random order."""
+    data, rng = digits(), generator(0, "stream", client)
+    own = data.partition.part_at(client, 0).test
+    others = np.concatenate([data.partition.part_at(other, 0).test for other in range(4) if other != client])
+    chosen = np.concatenate([rng.choice(own, count // 2), rng.choice(others, count - count // 2)])
+    images = data.source.pool.images[chosen]
+    images[::2] = corrupt(images[::2], "gaussian_noise", 3, generator(0, "noise"))
+    return np.asarray(images[rng.permutation(count)])
+
+
+@pytest.fixture(scope="module")
+def trained() -> DeployedClient:
+    return train_small("fedavg").client(1)
+
+
+def test_a_stream_of_a_thousand_images_comes_out_as_from_the_library(trained: DeployedClient, tmp_path: Path) -> None:
+    images = synthetical(1, 1_000)
+    adapter = BayesianAdapter(trained.bundle)
+    expected = adapter.predict(extract(trained.extractor(), images))
+    assert {-1, 0, 1} == set(adapter.trace.event.tolist())  # the stream exercises the memory
+    whole = session(export_whole(trained, tmp_path / "client.onnx"))
+    for batches in ([1], [32], [1_000], [7, 1, 40]):
+        assert_like(run(whole, "images", images, batches), adapter, expected)
+
+
+def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
+    images = synthetical(1, 1_000)
+    adapter = BayesianAdapter(trained.bundle)
+    expected = adapter.predict(extract(trained.extractor(), images))
+    path, folder = export_split(trained, tmp_path / "extractor.onnx")
+    extractor, bundle = session(path), ClientBundle.load(folder)
+    assert not bundle.statistics  # features of the training set stay where they are
+    device, found = BayesianAdapter(bundle), []
+    for image in images:
+        (features,) = extractor.run(None, {"images": image[None]})
+        found.append(device.predict(features))
+    assert np.abs(np.concatenate(found) - expected).max() < 1e-5
+    assert device.state == adapter.state
+
+
+@pytest.mark.parametrize("model", ["cnn", "resnet20", "cct4"])
+def test_every_model_can_be_exported(model: str, tmp_path: Path) -> None:
+    client = untrained(model)
+    network = client.extractor()
+    client = replace(client, bundle=make_bundle(network.feature_size, 10))
+    images = generator(0, "images").integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
+    adapter = BayesianAdapter(client.bundle)
+    expected = adapter.predict(extract(network, images))
+    whole = session(export_whole(client, tmp_path / "client.onnx"))
+    assert_like(run(whole, "images", images, [1, 39]), adapter, expected)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"count": "after"},
+        {"prune_above": 300.0, "prune_to": 30.0},
+        {"smoothing": "squeeze", "global_from": "others", "global_entropy_scale": 4.6},
+        {"use_entropy": False},
+        {"use_characteristic": False},
+        {"use_history": False},
+        {"log_tau_limit": 600.0},
+    ],
+)
+def test_the_decision_alone_agrees_to_many_digits(changes: dict[str, Any]) -> None:
+    bundle = make_bundle(64, 10, samples=300)
+    stream = make_stream(bundle, 1_500).astype(np.float32)
+    settings = BayesianSettings(**changes)
+    adapter = BayesianAdapter(bundle, settings)
+    expected = adapter.predict(stream)
+    graph = session(decision_graph(bundle, settings).SerializeToString())
+    assert_like(run(graph, "features", stream, [100, 1]), adapter, expected, within=1e-10)
+
+
+def test_extreme_images_give_probabilities(tmp_path: Path) -> None:
+    bundle = make_bundle(16, 4)
+    graph = session(decision_graph(bundle).SerializeToString())
+    stream = (make_stream(bundle, 50) * 1e30).astype(np.float32)
+    found = run(graph, "features", stream, [10])
+    assert np.isfinite(found["probabilities"]).all()
+    assert found["probabilities"].sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("knob", ["batch", "squash", "mix", "expectation"])
+def test_what_cannot_be_exported_is_refused(knob: str) -> None:
+    release = {"batch": "batch", "squash": 4.0, "mix": "log-probabilities", "expectation": "trapezoid"}
+    with pytest.raises(InputError, match=f"{knob} = .* cannot be exported"):
+        decision_graph(make_bundle(), BayesianSettings.preset("paper", **{knob: release[knob]}))
+
+
+def test_the_same_client_gives_the_same_bytes_and_none_of_this_machines_paths(
+    trained: DeployedClient, tmp_path: Path
+) -> None:
+    first = export_whole(trained, tmp_path / "first.onnx").read_bytes()
+    assert export_whole(trained, tmp_path / "second.onnx").read_bytes() == first
+    assert b".py" not in first
+
+
+def test_it_runs_without_torch(trained: DeployedClient, tmp_path: Path) -> None:
+    export_whole(trained, tmp_path / "client.onnx")
+    np.save(tmp_path / "images.npy", synthetical(1, 5))
+    code = """
+import sys
+sys.modules["torch"] = None  # importing it now fails
+import numpy as np, onnxruntime
+session = onnxruntime.InferenceSession("client.onnx", providers=["CPUExecutionProvider"])
+state = np.ones(2)
+for image in np.load("images.npy"):
+    probabilities, e, event, state = session.run(None, {"images": image[None], "state": state})
+print(probabilities.shape, state.shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(1, 10) (2,)"
+
+
+def test_a_client_is_found_in_a_run_a_federation_and_its_own_folder(tmp_path: Path) -> None:
+    federation = train_small("fedavg")
+    final = tmp_path / "run" / "training" / "fedavg" / "final"
+    federation.save(final)
+    expected = federation.client(2).bundle.personal_head.weight.tolist()
+    for found in (
+        find_client(tmp_path / "run", 2),
+        find_client(final, 2),
+        find_client(final / "client-000002"),
+    ):
+        assert found.bundle.personal_head.weight.tolist() == expected
+    for folder, number, recipe, words in (
+        (tmp_path, 0, "fedavg", "no trained client"),
+        (tmp_path / "run", 0, "fedrep", "trained here: fedavg"),
+        (tmp_path / "run", 9, "fedavg", "clients 0 to 3"),
+        (final / "client-000002", 1, "fedavg", "is client 2, not 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            find_client(folder, number, recipe)
+
+
+def test_the_command_writes_both_forms(tmp_path: Path) -> None:
+    train_small("fedavg").save(tmp_path / "federation")
+    btfl = [sys.executable, "-c", "from btfl.cli import main; main()", "export", "federation", "--client", "1"]
+    for words, names in (
+        (["--onnx", "client.onnx"], ["client.onnx"]),
+        (["--onnx", "extractor.onnx", "--extractor-only"], ["extractor.onnx", "extractor-bundle"]),
+    ):
+        done = subprocess.run([*btfl, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == names
+        assert all((tmp_path / name).exists() for name in names)
+        assert done.stderr == ""
