@@ -26,7 +26,8 @@ from btfl.heads import LinearHead
 
 Floats = NDArray[np.float64]
 
-_LEAST_VARIANCE = 1e-6  # of the features' mean square: dead features must not make the covariance singular
+_LEAST_VARIANCE = 1e-6  # of the features' mean square, where there is no variance at all
+_RIDGE = 1e-9  # of the variance, even without shrinkage: dead features must not make the covariance singular
 
 
 def class_scores(class_counts: Floats, class_sums: Floats, scatter: Floats, shrinkage: float) -> LinearHead:
@@ -51,7 +52,7 @@ def class_scores(class_counts: Floats, class_sums: Floats, scatter: Floats, shri
     mean_square = float(np.trace(total_scatter)) / n / dimensions
     variance = max(float(np.trace(within)) / dimensions, _LEAST_VARIANCE * mean_square)
     floor = variance if variance > 0 else 1.0  # all features are the same number
-    covariance = (1 - shrinkage) * within + max(shrinkage, _LEAST_VARIANCE) * floor * np.eye(dimensions)
+    covariance = (1 - shrinkage) * within + max(shrinkage, _RIDGE) * floor * np.eye(dimensions)
     weights = cho_solve(cho_factor((covariance + covariance.T) / 2), means.T).T
     return LinearHead(weights, -0.5 * (weights * means).sum(axis=1))
 

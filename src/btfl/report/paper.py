@@ -62,14 +62,14 @@ class Printed:
 
 @cache
 def _table() -> pd.DataFrame:
-    with (resources.files("btfl.report") / "paper" / "tables.csv").open() as file:
+    with (resources.files("btfl.report") / "printed" / "tables.csv").open() as file:
         return pd.read_csv(file)
 
 
 @cache
 def speed_table() -> pd.DataFrame:
     """Give the paper's seconds for 1,000 samples at batch 1, by model and method."""
-    with (resources.files("btfl.report") / "paper" / "speed.csv").open() as file:
+    with (resources.files("btfl.report") / "printed" / "speed.csv").open() as file:
         return pd.read_csv(file)
 
 
