@@ -37,5 +37,8 @@ class UnknownNameError(BtflError, KeyError):
         super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names)}.")
         self.kind, self.name, self.known = kind, name, names
 
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
+        return type(self), (self.kind, self.name, self.known)  # so that it comes back whole from a worker process
+
     def __str__(self) -> str:  # KeyError would print the message in quotes
         return str(self.args[0])

@@ -137,7 +137,8 @@ def test_a_superlink_and_two_supernodes_train_the_same_to_the_bit(tmp_path: Path
 def test_a_run_that_lost_a_node_stops_and_goes_on_with_the_same_outcome(tmp_path: Path) -> None:
     place = Place(tmp_path, f"127.0.0.1:{_free_port()}")
     write_app(place, 3, "insecure = true", "--min-share", "1", "--time-limit", "120")
-    run, log = ("flwr", "run", "digits-app", "loopback", "--stream"), tmp_path / "run" / "log"
+    app, log = str(tmp_path / "digits-app"), tmp_path / "run" / "log"
+    run = ("flwr", "run", app, "loopback", "--stream")
     with place.superlink(), place.supernode("node-0", 0):
         with place.supernode("node-1", 1) as lost, place.server("run", *run):
             _wait_for("round 1 of 3", log)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl.adapters.client import DeployedClient
+from btfl.errors import UnknownNameError
 
 Floats = NDArray[np.float64]
 Takes = Literal["features", "images"]
@@ -34,6 +37,16 @@ class Adapter(ABC):
 
     def __init__(self, client: DeployedClient) -> None:
         self.client = client
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
+        """Refuse settings the method does not have, before any work is done."""
+        parameters = inspect.signature(cls).parameters.values()
+        known = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD][1:]
+        if len(known) + 1 == len(parameters):  # a method that takes any keyword checks them itself
+            for name in settings:
+                if name not in known:
+                    raise UnknownNameError(f"setting of {cls.__name__}", name, known)
 
     @classmethod
     def unsuitable(cls, client: DeployedClient) -> str | None:

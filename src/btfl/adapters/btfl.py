@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -22,6 +23,11 @@ class Btfl(Adapter):
     def __init__(self, client: DeployedClient, preset: str = "paper", **changes: Any) -> None:
         super().__init__(client)
         self._adapter = BayesianAdapter(client.bundle, BayesianSettings.preset(preset, **changes))
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
+        """Every knob of ``BayesianSettings``, and ``preset``."""
+        BayesianSettings.preset(**{"name": "paper", **_renamed(settings)})
 
     def predict(self, batch: NDArray[Any]) -> Floats:
         """Give the mixture's probabilities."""
@@ -45,3 +51,7 @@ class Btfl(Adapter):
             "local_entropy": trace.local_entropy,
             "global_entropy": trace.global_entropy,
         }
+
+
+def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name" if key == "preset" else key: value for key, value in settings.items()}

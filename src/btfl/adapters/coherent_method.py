@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from btfl.adapters.base import Adapter, Floats
 from btfl.adapters.client import DeployedClient
 from btfl.adapters.coherent import CoherentAdapter, CoherentSettings
+from btfl.errors import UnknownNameError
 
 
 class Coherent(Adapter):
@@ -20,6 +23,15 @@ class Coherent(Adapter):
     def __init__(self, client: DeployedClient, **settings: Any) -> None:
         super().__init__(client)
         self._adapter = CoherentAdapter(client.bundle, CoherentSettings(**settings))
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
+        """Every field of ``CoherentSettings``."""
+        known = [field.name for field in fields(CoherentSettings)]
+        for name in settings:
+            if name not in known:
+                raise UnknownNameError("setting of the coherent method", name, known)
+        CoherentSettings(**settings)
 
     def predict(self, batch: NDArray[Any]) -> Floats:
         """Give the mixture's probabilities."""

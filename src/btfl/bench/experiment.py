@@ -77,8 +77,9 @@ class Experiment(BaseModel):
     def check(self) -> Experiment:
         """Find wrong names and values before any work is done."""
         self.partition_settings(), self.stream_settings(), self.training_settings()
-        for method in self.methods:
-            find_method(method)
+        for name in self.methods:
+            method = find_method(name)
+            method.adapter_class().check_settings(method.settings)
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -13,6 +14,7 @@ def main() -> None:
         sys.exit(f"btfl: {error.name} is not installed; the command line needs: pip install 'btfl[train]'")
     from btfl.errors import BtflError
 
+    sys.path.insert(0, str(Path.cwd()))  # so that a method or model of the user's own is found
     try:
         app()
     except BtflError as error:

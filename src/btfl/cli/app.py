@@ -11,6 +11,7 @@ import typer
 from btfl import __version__
 from btfl.cli import data, flower
 from btfl.cli.export import export
+from btfl.cli.speed import speed
 
 app = typer.Typer(
     name="btfl",
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 app.command()(export)
+app.command()(speed)
 
 Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to train and evaluate with.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the run is kept.")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,6 @@ def run_with_progress(
     faults: FaultSettings | None = None,
 ) -> BenchRun:
     """Run, with a progress bar."""
-    sys.path.insert(0, str(Path.cwd()))  # so that a method or model of the user's own is found
     with _Watcher(console) as watcher:
         return run_bench(experiment, folder, workers=workers, engine=engine, watch=watcher, faults=faults)
 

@@ -160,6 +160,7 @@ def _bundle(view: LocalView, everyone: Sums) -> ClientBundle:
         statistics={
             "global_class_counts": everyone["class_counts"],
             "global_class_feature_sums": everyone["class_feature_sums"],
+            "global_feature_scatter": everyone["feature_scatter"],
             "local_class_counts": np.bincount(labels, minlength=global_head.classes).astype(np.float64),
             "train_features": features,
             "train_labels": labels,

@@ -3,6 +3,9 @@
 Flower's context ends with the run. So that an interrupted run can be taken up by another one, each state is also
 written to the client's folder, under the step it was made in. The last two are kept: the server may have stopped
 before it saw what the client did last, and then asks for that step again.
+
+A client whose answer came too late has still done its work, and goes on from it: unlike on one machine, the server
+cannot undo what a client has made of its own.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _labels(firsts: Sequence[SavedRun]) -> list[str]:
         for name in own:
             differs = any(other.get(name) != own[name] for other in everything if other["model"] == own["model"])
             if name not in named and "fingerprint" not in name and differs:
-                parts.append(f"{name} {own[name]}")
+                parts.append(f"{name.replace('_', ' ')} {own[name]}")
         labels.append(", ".join(parts))
     return labels
 

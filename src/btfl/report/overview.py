@@ -71,7 +71,7 @@ def lambda_table(groups: Sequence[Group]) -> Table | None:
         return None
     return Table(
         "lambda",
-        "FedTHE's λ_s by stream and dataset",
+        "FedTHE's λₛ by stream and dataset",
         ("method and runs", "classes", *(HEADINGS[stream] for stream in STREAMS)),
         tuple(rows),
         ("Mean over all samples of the cosine of the two heads' answers; 1: they say the same.",),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -57,13 +58,13 @@ def agreement(groups: Sequence[Group]) -> Figure:
     figure = Figure(figsize=(7.6, 3.4 + 0.2 * len(bars)))
     panel = figure.subplots()
     width = 0.8 / len(bars)
-    colours = (IND_COLOUR, EXD_COLOUR, "#009e73", "#8a6bbf", "#b07d00", "#7f7f7f")
     for i, (label, values) in enumerate(bars):
         places = np.arange(len(STREAMS)) + (i - (len(bars) - 1) / 2) * width
+        fill = to_rgba(style_of("fedthe").colour, (0.85, 0.5, 0.15)[i % 3])  # one method, so one colour
+        hatch = _HATCHES[i % len(_HATCHES)]
         drawn = panel.bar(
-            places, values, width * 0.92, label=label, color=colours[i % len(colours)], edgecolor=INK, linewidth=0.6,
-            hatch=_HATCHES[i % len(_HATCHES)],
-        )  # fmt: skip
+            places, values, width * 0.92, label=label, facecolor=fill, edgecolor=INK, linewidth=0.6, hatch=hatch
+        )
         if len(bars) <= 3:
             panel.bar_label(drawn, fmt="%.2f", padding=2, fontsize=7.5)
     panel.set_xticks(range(len(STREAMS)), [HEADINGS[stream] for stream in STREAMS])

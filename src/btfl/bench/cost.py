@@ -1,0 +1,179 @@
+"""What adapting costs, image in and probabilities out, beside the bare forward pass of the same network.
+
+Seconds depend on the machine and on what else it does; ratios much less. So the cases take turns, call by call, a
+repeat is summed up by the median of its calls, and each repeat gives a ratio of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from btfl.adapters.client import DeployedClient
+from btfl.adapters.registry import find_method
+from btfl.bench.made_up import made_up_clients, made_up_images
+from btfl.bench.onnx_paths import ONNX_PATHS, onnx_path
+from btfl.data.source import Images
+from btfl.randomness import generator
+from btfl.recipes.images import to_tensor
+
+FORWARD = "forward"
+SLOW_SHARE = 20  # a method that trains at test time sees a twentieth of the samples: it takes that much longer
+Predict = Callable[[Images], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one method cost with one model at one batch size; an entry for each repeat."""
+
+    model: str
+    method: str
+    title: str
+    batch: int
+    seconds_per_1000: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    """To the bare forward pass in the same repeat."""
+    peak_megabytes: float | None = None
+    """Of a process that does nothing else, torch itself included; None: not measured, or not on Linux."""
+
+    @property
+    def seconds(self) -> float:
+        """The median over the repeats."""
+        return statistics.median(self.seconds_per_1000)
+
+    @property
+    def ratio(self) -> float:
+        """The median over the repeats."""
+        return statistics.median(self.ratios)
+
+
+def measure_costs(
+    models: Sequence[str],
+    methods: Sequence[str],
+    batches: Sequence[int] = (1, 32),
+    samples: int = 320,
+    repeats: int = 5,
+    memory: bool = True,
+) -> Iterator[Cost]:
+    """Time every method with every model on one thread; the bare forward pass comes first."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for model in models:
+            recipes = [_recipe(name) for name in methods]
+            clients = made_up_clients(model, list(dict.fromkeys(["fedavg", *recipes])))
+            peaks = {name: _peak(name, clients[_recipe(name)]) if memory else None for name in (FORWARD, *methods)}
+            for batch in batches:
+                yield from _measure(model, methods, clients, batch, samples, repeats, peaks)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def make_path(name: str, client: DeployedClient) -> Predict:
+    """Give the whole way from uint8 images to probabilities, at its best."""
+    if name in ONNX_PATHS:
+        return onnx_path(name, client)
+    network = client.extractor()
+    if name == FORWARD:
+
+        def forward(images: Images) -> NDArray[Any]:
+            with torch.inference_mode():
+                return network(to_tensor(images)).numpy()  # type: ignore[no-any-return]
+
+        return forward
+    adapter = find_method(name).build(client)
+    if adapter.takes == "images":
+        return adapter.predict
+
+    def with_features(images: Images) -> NDArray[Any]:
+        with torch.inference_mode():
+            features = network.features(to_tensor(images)).numpy()
+        return adapter.predict(features)
+
+    return with_features
+
+
+def _measure(
+    model: str,
+    methods: Sequence[str],
+    clients: dict[str, DeployedClient],
+    batch: int,
+    samples: int,
+    repeats: int,
+    peaks: dict[str, float | None],
+) -> list[Cost]:
+    costs = {name: Cost(model, name, _title(name), batch, peak_megabytes=peaks[name]) for name in (FORWARD, *methods)}
+    paths = {name: make_path(name, clients[_recipe(name)]) for name in costs}
+    images = made_up_images(max(samples, batch), "stream")
+    parts = [images[i : i + batch] for i in range(0, len(images) - batch + 1, batch)]
+    slow = [name for name in methods if _is_slow(name)]
+    for predict in paths.values():
+        predict(parts[0])  # what is set up at the first call is no part of the cost
+    for _ in range(repeats):
+        # the quick ones among themselves: a training step in between would empty the processor's caches
+        quick = {name: predict for name, predict in paths.items() if name not in slow}
+        times = _take_turns(quick, parts)
+        times |= _take_turns({name: paths[name] for name in slow}, parts[: max(1, len(parts) // SLOW_SHARE)])
+        for name, cost in costs.items():
+            cost.seconds_per_1000.append(1000 * times[name] / batch)
+            cost.ratios.append(times[name] / times[FORWARD])
+    return list(costs.values())
+
+
+def _take_turns(paths: dict[str, Predict], parts: Sequence[Images]) -> dict[str, float]:
+    """Give the median seconds of a call of each."""
+    taken: dict[str, list[float]] = {name: [] for name in paths}
+    gc.collect()
+    gc.disable()  # or else one of them pays for the rubbish of all
+    try:
+        for number, part in enumerate(parts):
+            # in another order every time: who comes after whom decides what is still in the caches
+            for name in generator(0, "turns", number).permutation(list(paths)).tolist():
+                start = time.perf_counter()
+                paths[name](part)
+                taken[name].append(time.perf_counter() - start)
+    finally:
+        gc.enable()
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def _peak(name: str, client: DeployedClient) -> float | None:
+    """Give the peak memory of a fresh process that runs this alone, in megabytes."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_run_alone, name, client).result()
+
+
+def _run_alone(name: str, client: DeployedClient) -> float | None:
+    torch.set_num_threads(1)
+    predict = make_path(name, client)
+    for image in made_up_images(3, "memory"):
+        predict(image[None])
+    # not getrusage: on Linux a child begins with the peak of its parent there
+    status = Path("/proc/self/status")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(found[1]) / 1e3 if found else None
+
+
+def _is_slow(name: str) -> bool:
+    return name not in ONNX_PATHS and find_method(name).adapter_class().takes == "images"
+
+
+def _recipe(name: str) -> str:
+    return "fedavg" if name == FORWARD or name in ONNX_PATHS else find_method(name).trained_with
+
+
+def _title(name: str) -> str:
+    if name == FORWARD:
+        return "bare forward pass"
+    return ONNX_PATHS[name] if name in ONNX_PATHS else find_method(name).title

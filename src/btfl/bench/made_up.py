@@ -1,0 +1,40 @@
+"""Clients to time methods on: what an image costs depends on its size and the model, not on what was learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from btfl.adapters.client import DeployedClient
+from btfl.data.partition import PartitionSettings, make_partition
+from btfl.data.source import Images, LabelledImages, Source
+from btfl.engines.data import FederatedData
+from btfl.engines.federation import train_federation
+from btfl.engines.local import LocalEngine
+from btfl.randomness import generator
+from btfl.recipes.registry import make_recipe
+from btfl.recipes.settings import TrainingSettings
+
+IMAGE_SHAPE, CLASSES = (32, 32, 3), 10  # as CIFAR-10
+
+
+def made_up_images(count: int, purpose: str) -> Images:
+    """Give noise on a few large spots: the same for the same count and purpose."""
+    rng = generator(0, "made-up images", purpose)
+    spots = rng.integers(40, 200, (count, 4, 4, 3)).repeat(8, axis=1).repeat(8, axis=2)
+    return np.clip(spots + rng.normal(0, 20, spots.shape), 0, 255).astype(np.uint8)
+
+
+def made_up_clients(model: str, recipes: Sequence[str]) -> dict[str, DeployedClient]:
+    """Give, for each recipe, a client of a federation of two that was trained for a round on made-up images."""
+    images = made_up_images(160, "training")
+    labels = np.arange(len(images)) % CLASSES
+    source = Source("made-up", tuple(map(str, range(CLASSES))), LabelledImages(images, labels))
+    data = FederatedData(source, make_partition(source, PartitionSettings(clients=2, kind="equal"), seed=0))
+    settings = TrainingSettings.for_model(model, rounds=1, local_epochs=1)
+    clients = {}
+    for name in recipes:
+        recipe = make_recipe(name, settings, IMAGE_SHAPE, CLASSES)
+        clients[name] = train_federation(recipe, data, LocalEngine()).client(0)
+    return clients

@@ -1,0 +1,83 @@
+"""``btfl speed``: what adapting costs on this machine, beside the paper's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+MODELS, METHODS = "cnn,resnet20,cct4", "btfl,fedthe,ttt,memo"
+
+
+def speed(
+    models: Annotated[str, typer.Option(help="Models, with commas between them.")] = MODELS,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Methods, with commas between them, and `onnx` or `onnx-split`. Default: {METHODS}, and those two "
+            "where onnxruntime is installed."
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Samples in a repeat; a method that trains sees fewer.")] = 320,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each is timed.")] = 5,
+    memory: Annotated[bool, typer.Option(help="Also find each one's peak memory, in a process of its own.")] = True,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.json", help="Keep every number.")] = None,
+) -> None:
+    """Time the methods at batch 1 and 32, image in and probabilities out, beside the bare forward pass.
+
+    On one thread and on made-up images of CIFAR-10's size; some minutes for all of it. What to compare is the ratio to
+    the forward pass, not the seconds.
+
+    Examples:
+
+    `btfl speed`
+
+    `btfl speed --models cnn --methods btfl,fedthe --samples 64 --repeats 3`
+    """
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from btfl.bench.cost import measure_costs
+    from btfl.bench.onnx_paths import ONNX_PATHS, has_onnx
+    from btfl.report.cost import cost_table
+    from btfl.report.terminal import terminal_table
+    from btfl.storage import write_json
+
+    names = _listed(methods or ",".join([METHODS, *(ONNX_PATHS if has_onnx() else ())]))
+    _check(_listed(models), names, onnx=has_onnx())
+    console, costs = Console(), []
+    with console.status("measuring") as status:
+        for cost in measure_costs(_listed(models), names, samples=samples, repeats=repeats, memory=memory):
+            costs.append(cost)
+            status.update(f"measured {cost.title} on {cost.model} at batch {cost.batch}")
+    for batch in dict.fromkeys(cost.batch for cost in costs):
+        table = cost_table([cost for cost in costs if cost.batch == batch])
+        console.print(terminal_table(table))
+    for note in table.notes:
+        console.print(note, highlight=False, markup=False)
+    if out is not None:
+        write_json(out, [asdict(cost) for cost in costs])
+        console.print(f"Every number: {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _listed(text: str) -> list[str]:
+    return list(dict.fromkeys(filter(None, (word.strip() for word in text.split(",")))))
+
+
+def _check(models: list[str], methods: list[str], *, onnx: bool) -> None:
+    """Refuse a mistyped name before anything is timed."""
+    from btfl.adapters.registry import find_method
+    from btfl.bench.onnx_paths import ONNX_PATHS
+    from btfl.errors import InputError, UnknownNameError
+    from btfl.models import MODELS as KNOWN
+
+    for model in models:
+        if model not in KNOWN and ":" not in model:
+            raise UnknownNameError("model", model, KNOWN)
+    for method in methods:
+        if method not in ONNX_PATHS:
+            find_method(method)
+        elif not onnx:
+            raise InputError(f"'{method}' needs onnx and onnxruntime: pip install 'btfl[train,onnx]'")

@@ -1,0 +1,55 @@
+"""The table of ``btfl speed``: each method beside the bare forward pass, and beside what the paper measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from btfl.bench.cost import FORWARD, Cost
+from btfl.report import paper
+from btfl.report.table import Cell, Row, Table, number, number_cell, text_cell
+
+
+def cost_table(costs: Sequence[Cost]) -> Table:
+    """Give the table for one batch size."""
+    batch = costs[0].batch
+    rows = []
+    for cost in costs:
+        theirs, their_btfl = _printed(cost.model, cost.method), _printed(cost.model, "btfl")
+        ours = [other.seconds for other in costs if (other.model, other.method) == (cost.model, "btfl")]
+        to_btfl = cost.seconds / ours[0] if ours else math.nan
+        cells = (
+            text_cell(cost.model),
+            text_cell(cost.title),
+            _spread(cost.seconds_per_1000, cost.seconds),
+            _spread(cost.ratios, cost.ratio),
+            number_cell(math.nan if cost.peak_megabytes is None else cost.peak_megabytes, 0),
+            number_cell(to_btfl, 1),
+            number_cell(theirs / their_btfl if batch == 1 else math.nan, 1),
+            number_cell(theirs if batch == 1 else math.nan),
+        )
+        rows.append(Row(cells, False, cost.method))
+    return Table(
+        f"cost-batch-{batch}",
+        f"Seconds for 1,000 samples at batch {batch}",
+        ("model", "method", "seconds", "x forward pass", "peak MB", "x BTFL", "paper: x BTFL", "paper: seconds"),
+        tuple(rows),
+        (
+            f"One thread, wall time, {len(costs[0].ratios)} repeats: the median ± half of least to most. Peak memory "
+            "is that of a process that does nothing else, with torch in it.",
+            "The paper's seconds are from an RTX 3090 server, at batch 1: compare the ratios, not the seconds.",
+        ),
+    )
+
+
+def _spread(values: Sequence[float], middle: float) -> Cell:
+    text = f"{number(middle, 3)} ± {number((max(values) - min(values)) / 2, 3)}"
+    return Cell(text, middle, parts={"least": min(values), "most": max(values)})
+
+
+def _printed(model: str, method: str) -> float:
+    if method == FORWARD or method not in paper.METHODS:
+        return math.nan
+    table = paper.speed_table()
+    match = table[(table["model"] == model) & (table["method"] == paper.METHODS[method])]
+    return float(match["seconds_per_1000"].iloc[0]) if len(match) else math.nan
