@@ -70,7 +70,9 @@ class RowwiseLinear:
 
     def __init__(self, heads: Sequence[LinearHead]) -> None:
         self._weights = np.ascontiguousarray(np.concatenate([head.weight for head in heads]).T)
-        self._bias = np.concatenate([np.zeros(h.classes) if h.bias is None else h.bias for h in heads])
+        self._bias: Floats | None = None
+        if any(head.bias is not None for head in heads):
+            self._bias = np.concatenate([np.zeros(h.classes) if h.bias is None else h.bias for h in heads])
         self._shape = (len(heads), heads[0].classes)
 
     def __call__(self, features: Floats) -> Floats:
@@ -79,12 +81,14 @@ class RowwiseLinear:
 
     def by_sample(self, features: Floats) -> Floats:
         """Give (samples, heads, classes) logits, as they lie in memory."""
-        flat = np.matmul(features[:, None, :], self._weights)
-        flat += self._bias
+        flat: Floats = np.matmul(features[:, None, :], self._weights)
+        if self._bias is not None:
+            flat += self._bias
         return flat.reshape(len(features), *self._shape)
 
     def of_one(self, features: Floats) -> Floats:
         """Give (heads, classes) logits of a single sample, shape (1, dimensions)."""
-        flat = features @ self._weights
-        flat += self._bias
+        flat: Floats = features @ self._weights
+        if self._bias is not None:
+            flat += self._bias
         return flat.reshape(self._shape)

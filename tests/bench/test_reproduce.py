@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 
+from btfl.bench import reproduce
 from btfl.bench.reproduce import Substitution, plan, read_reproduction, reproduction_names
+from btfl.data.registry import load_source
 from btfl.errors import DataError, InputError, UnknownNameError
 from btfl.report import paper
 
+
+@pytest.fixture(autouse=True)
+def _digits_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "load_source", _load_source)
+
+
+_load_source = cache(load_source)
 DIGITS = Substitution(dataset="digits")
 NAMES = reproduction_names()
 RUNNABLE = [name for name in NAMES if not read_reproduction(name).drawing]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from btfl import BayesianAdapter, BayesianSettings, ClientBundle, Trace
-from btfl.bayes.evidence import entropy, log_softmax, softmax_and_entropy
+from btfl.bayes.evidence import entropy, log_softmax, weights_and_entropy
 from btfl.errors import InputError
 from making import make_bundle, make_stream
 
@@ -130,8 +130,8 @@ def test_a_prediction_is_its_owners() -> None:
 @given(st.integers(0, 50), st.integers(1, 40), st.sampled_from([0.0, 0.1, 3.0, 1e3, 1e100]))
 def test_one_exponential_gives_probabilities_and_entropy(seed: int, classes: int, scale: float) -> None:
     logits = np.random.default_rng(seed).normal(size=(6, classes)) * scale
-    probabilities, found = softmax_and_entropy(logits)
+    weights, totals, found = weights_and_entropy(logits)
     log_probabilities = log_softmax(logits)
-    assert probabilities == pytest.approx(np.exp(log_probabilities), abs=1e-14)
+    assert weights / totals[:, None] == pytest.approx(np.exp(log_probabilities), abs=1e-14)
     assert found == pytest.approx(entropy(log_probabilities), abs=1e-12)
     assert (found >= 0).all()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.bayes import memory
-from btfl.bayes.evidence import log_rectified_ratio, log_softmax, softmax_and_entropy
+from btfl.bayes.evidence import log_rectified_ratio, log_softmax, weights_and_entropy
 from btfl.bayes.expectation import SMALLEST_PARAMETER, weight_and_complement
 from btfl.bayes.likelihood import THRESHOLD
 from btfl.bayes.settings import BayesianSettings
@@ -96,7 +96,7 @@ class BayesianAdapter:
             return self._predict_one(features)
         features_ = as_features(features, width=self.bundle.dimensions)
         logits = self._heads.by_sample(features_)
-        probabilities, entropies = softmax_and_entropy(logits)
+        weights, totals, entropies = weights_and_entropy(logits)
         local_entropy, global_entropy = np.ascontiguousarray(entropies.T)
         log_q_local, log_q_global = np.ascontiguousarray((self._offsets + (features_ > THRESHOLD) @ self._odds).T)
         log_tau = log_q_local - log_q_global
@@ -117,14 +117,14 @@ class BayesianAdapter:
         e = self._expectation(a, b, log_tau_hat)
         self._seen += len(features_)
         self._trace = Trace(e, log_tau, log_tau_hat, events, a, b, local_entropy, global_entropy)
-        return self._mix(e[:, None], logits, probabilities)
+        return self._mix(e, logits, weights, totals)
 
     def _predict_one(self, features: NDArray[np.floating[Any]]) -> Floats:
         """Do the same for a single sample, to the bit, without arrays of one element."""
         features_ = np.ascontiguousarray(features, dtype=np.float64)
         if not math.isfinite(np.vdot(features_, features_)):
             as_features(features_)  # says what is wrong
-        (personal, everyone), entropies = softmax_and_entropy(self._heads.of_one(features_))
+        (personal, everyone), totals, entropies = weights_and_entropy(self._heads.of_one(features_))
         local_entropy, global_entropy = entropies.tolist()
         # every partial sum of this product is exact (see log_odds), so it needs no order of its own
         log_q_local, log_q_global = ((features_ > THRESHOLD).dot(self._odds)[0] + self._offsets).tolist()
@@ -132,8 +132,8 @@ class BayesianAdapter:
             self._memory, log_q_local, log_q_global, local_entropy, global_entropy
         )
         self._seen += 1
-        e = self._trace.e
-        mixed: Floats = e * everyone + (1.0 - e) * personal
+        e, (local_total, global_total) = self._trace.e, totals.tolist()
+        mixed: Floats = e / global_total * everyone + (1.0 - e) / local_total * personal
         return mixed[None]
 
     def _expectation(self, a: Floats, b: Floats, log_tau_hat: Floats) -> Floats:
@@ -141,11 +141,12 @@ class BayesianAdapter:
             return expected_weight_by_trapezoid(a, b, np.exp(log_tau_hat))
         return weight_and_complement(a, b, log_tau_hat)[0]
 
-    def _mix(self, e: Floats, logits: Floats, probabilities: Floats) -> Floats:
+    def _mix(self, e: Floats, logits: Floats, weights: Floats, totals: Floats) -> Floats:
         if self.settings.mix == "log-probabilities":
             # logits are log-probabilities but for a constant of the sample, which normalising takes out
-            return np.exp(log_softmax(e * logits[:, 1] + (1.0 - e) * logits[:, 0]))
-        return e * probabilities[:, 1] + (1.0 - e) * probabilities[:, 0]
+            return np.exp(log_softmax(e[:, None] * logits[:, 1] + (1.0 - e)[:, None] * logits[:, 0]))
+        # e times a softmax, normalised in passing
+        return (e / totals[:, 1])[:, None] * weights[:, 1] + ((1.0 - e) / totals[:, 0])[:, None] * weights[:, 0]
 
     @property
     def trace(self) -> Trace:

@@ -25,18 +25,18 @@ def entropy(log_probabilities: Floats) -> Floats:
     return np.asarray(np.maximum(-total, 0.0))
 
 
-def softmax_and_entropy(logits: Floats) -> tuple[Floats, Floats]:
-    """Give the probabilities and their entropy in nats along the last axis, with one exponential for both.
+def weights_and_entropy(logits: Floats) -> tuple[Floats, Floats, Floats]:
+    """Give weights w and totals S with softmax = w / S along the last axis, and the entropy in nats.
 
-    With s the logits less their largest and S = sum exp(s), H = log S - sum(exp(s) s)/S. Each row is added up on its
-    own (``vecdot``), so that it is the same to the bit in a batch of any size.
+    One exponential serves for all: with s the logits less their largest, w = exp(s), S = sum w and
+    H = log S - sum(w s)/S. Each row is added up on its own (``vecdot``), so that it is the same to the bit in a batch
+    of any size.
     """
     shifted: Floats = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     weights: Floats = np.exp(shifted)
     total: Floats = np.vecdot(weights, _ones(logits.shape[-1]))
     entropy_ = np.log(total) - np.vecdot(weights, shifted) / total
-    weights /= total[..., None]
-    return weights, np.maximum(entropy_, 0.0)
+    return weights, total, np.maximum(entropy_, 0.0)
 
 
 @cache

@@ -67,7 +67,7 @@ def train_federation(
     spec = run_spec(recipe, data)
     if run is not None:
         run.begin(spec)
-        if (run.folder / _FINAL / "federation.json").exists():
+        if is_finished(run.folder):
             return TrainedFederation.load(run.folder / _FINAL)
         progress = run.load()
     progress = progress or Progress(0, recipe.initial())
@@ -83,6 +83,11 @@ def train_federation(
     if run is not None and None not in outcomes:
         federation.save(run.folder / _FINAL)
     return federation
+
+
+def is_finished(folder: str | Path) -> bool:
+    """Say whether a run's folder holds its outcome, complete with every client's."""
+    return (Path(folder) / _FINAL / "federation.json").exists()
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:

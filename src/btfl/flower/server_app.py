@@ -7,7 +7,7 @@ import logging
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from btfl.engines.federation import Event, train_federation
+from btfl.engines.federation import Event, is_finished, train_federation
 from btfl.engines.trained import TrainedFederation
 from btfl.flower.session import GridEngine
 from btfl.flower.task import FlowerTask, TaskReader
@@ -32,7 +32,10 @@ def serve(grid: Grid, task: FlowerTask) -> TrainedFederation:
     engine = GridEngine(grid, task.faults)
     log.info("btfl: %s on %s, %d clients, run folder %s", recipe.name, data.source.name, len(data), task.folder)
     federation = train_federation(recipe, data, engine, folder=task.folder, report=_tell, faults=task.faults)
-    log.info("btfl: done; the shared model is in %s, every client has its bundle", task.folder)
+    if is_finished(task.folder):
+        log.info("btfl: done; the shared model is in %s, every client has its bundle", task.folder)
+    else:
+        log.warning("btfl: some clients have no bundle, see above; start the run again to give them another chance")
     return federation
 
 
