@@ -1,7 +1,7 @@
 """What adapting costs, image in and probabilities out, beside the bare forward pass of the same network.
 
-Seconds depend on the machine and on what else it does; ratios much less. So the cases take turns, call by call, a
-repeat is summed up by the median of its calls, and each repeat gives a ratio of its own.
+Seconds depend on the machine and on what else it does; ratios much less. So the cases take turns of a
+few calls, a repeat is summed up by the median of its calls, and each repeat gives a ratio of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from btfl.randomness import generator
 from btfl.recipes.images import to_tensor
 
 FORWARD = "forward"
+BLOCK = 8  # calls in a turn: a device does one thing over and over, and so finds its caches warm
 SLOW_SHARE = 20  # a method that trains at test time sees a twentieth of the samples: it takes that much longer
 Predict = Callable[[Images], NDArray[Any]]
 
@@ -73,7 +74,9 @@ def measure_costs(
         for model in models:
             recipes = [_recipe(name) for name in methods]
             clients = made_up_clients(model, list(dict.fromkeys(["fedavg", *recipes])))
-            peaks = {name: _peak(name, clients[_recipe(name)]) if memory else None for name in (FORWARD, *methods)}
+            peaks = {
+                name: peak_memory(name, clients[_recipe(name)]) if memory else None for name in (FORWARD, *methods)
+            }
             for batch in batches:
                 yield from _measure(model, methods, clients, batch, samples, repeats, peaks)
     finally:
@@ -137,18 +140,19 @@ def _take_turns(paths: dict[str, Predict], parts: Sequence[Images]) -> dict[str,
     gc.collect()
     gc.disable()  # or else one of them pays for the rubbish of all
     try:
-        for number, part in enumerate(parts):
-            # in another order every time: who comes after whom decides what is still in the caches
-            for name in generator(0, "turns", number).permutation(list(paths)).tolist():
-                start = time.perf_counter()
-                paths[name](part)
-                taken[name].append(time.perf_counter() - start)
+        for start in range(0, len(parts), BLOCK):
+            # in another order every time, so that none always comes after the same one
+            for name in generator(0, "turns", start).permutation(list(paths)).tolist():
+                for part in parts[start : start + BLOCK]:
+                    begun = time.perf_counter()
+                    paths[name](part)
+                    taken[name].append(time.perf_counter() - begun)
     finally:
         gc.enable()
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def _peak(name: str, client: DeployedClient) -> float | None:
+def peak_memory(name: str, client: DeployedClient) -> float | None:
     """Give the peak memory of a fresh process that runs this alone, in megabytes."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_run_alone, name, client).result()

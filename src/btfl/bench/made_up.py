@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from btfl.adapters.client import DeployedClient
+from btfl.bayes.evidence import entropy, log_softmax
+from btfl.bundle import ClientBundle
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.source import Images, LabelledImages, Source
 from btfl.engines.data import FederatedData
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
+from btfl.heads import LinearHead
 from btfl.randomness import generator
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
@@ -36,5 +40,23 @@ def made_up_clients(model: str, recipes: Sequence[str]) -> dict[str, DeployedCli
     clients = {}
     for name in recipes:
         recipe = make_recipe(name, settings, IMAGE_SHAPE, CLASSES)
-        clients[name] = train_federation(recipe, data, LocalEngine()).client(0)
+        client = train_federation(recipe, data, LocalEngine()).client(0)
+        clients[name] = replace(client, bundle=_with_sure_heads(client.bundle))
     return clients
+
+
+def _with_sure_heads(bundle: ClientBundle) -> ClientBundle:
+    """Give two heads that differ as trained ones do: what a method does may depend on how far they disagree."""
+    features = np.asarray(bundle.statistics["train_features"], dtype=np.float64)
+    rng = generator(0, "made-up heads")
+    heads, entropies = [], []
+    for _ in range(2):
+        weight = rng.normal(size=(CLASSES, bundle.dimensions))
+        # no logit is common to all samples, and their spread is that of a head that is often sure
+        bias = -(features @ weight.T).mean(axis=0)
+        scale = 3.0 / max(float((features @ weight.T + bias).std()), 1e-6)
+        heads.append(LinearHead(weight * scale, bias * scale))
+        entropies.append(float(entropy(log_softmax(heads[-1].logits(features))).mean()))
+    return ClientBundle(
+        *heads, bundle.local_likelihood, bundle.global_likelihood, entropies[1], entropies[0], bundle.statistics
+    )

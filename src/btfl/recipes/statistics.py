@@ -86,8 +86,9 @@ def make_bundle(
     """Put together what the client keeps, with the statistics every test-time method may ask for.
 
     ``statistics`` holds: ``global_class_counts`` (classes,), ``global_class_feature_sums`` (classes, d) and
-    ``global_feature_scatter`` (d, d), the sum of z z', added up over all clients' training sets; ``local_class_counts`` of the client's own; and its own ``train_features``,
-    ``train_labels``, ``validation_features`` and ``validation_labels``.
+    ``global_feature_scatter`` (d, d), the sum of z z', added up over all clients' training sets;
+    ``local_class_counts`` of the client's own; and its own ``train_features``, ``train_labels``,
+    ``validation_features`` and ``validation_labels``.
     """
     classes = global_head.classes
     return ClientBundle(

@@ -11,7 +11,8 @@ from btfl.report.table import Cell, Table
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "†": r"$\dagger$",
-    "λ": r"$\lambda$", "ₛ": r"$_s$", "α": r"$\alpha$", "×": r"$\times$", "·": r"$\cdot$", "…": r"\ldots{}", "<": r"$<$", ">": r"$>$",
+    "λ": r"$\lambda$", "ₛ": r"$_s$",
+    "α": r"$\alpha$", "×": r"$\times$", "·": r"$\cdot$", "…": r"\ldots{}", "<": r"$<$", ">": r"$>$",
     "‘": "`", "’": "'", "|": r"$|$", "“": "``", "”": "''",
 }  # fmt: skip
 
