@@ -58,5 +58,11 @@ def _with_sure_heads(bundle: ClientBundle) -> ClientBundle:
         heads.append(LinearHead(weight * scale, bias * scale))
         entropies.append(float(entropy(log_softmax(heads[-1].logits(features))).mean()))
     return ClientBundle(
-        *heads, bundle.local_likelihood, bundle.global_likelihood, entropies[1], entropies[0], bundle.statistics
+        global_head=heads[0],
+        personal_head=heads[1],
+        local_likelihood=bundle.local_likelihood,
+        global_likelihood=bundle.global_likelihood,
+        local_entropy=entropies[1],
+        global_entropy=entropies[0],
+        statistics=bundle.statistics,
     )

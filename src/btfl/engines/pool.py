@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -72,6 +73,7 @@ class WorkerPool(Generic[Item, Result]):
         if self._executor is None:
             # Forked workers see the parent's arrays without a copy of them.
             method = "fork" if sys.platform == "linux" else "spawn"
+            _import_for_all()
             self._executor = ProcessPoolExecutor(
                 self._workers,
                 multiprocessing.get_context(method),
@@ -85,6 +87,12 @@ class WorkerPool(Generic[Item, Result]):
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
             self._executor = None
+
+
+@cache
+def _import_for_all() -> None:
+    """Make torch import here what it imports at the first optimiser, or each forked worker would spend seconds on it."""
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).zero_grad()
 
 
 _task: tuple[Callable[..., Any], tuple[Any, ...]] | None = None  # of a worker process
