@@ -21,7 +21,7 @@ demo: $(READY)  ## train on handwritten digits, compare the methods, write a rep
 	$(BIN)/btfl demo
 
 test: $(READY)  ## run the tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -49,16 +49,13 @@ def btfl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return say
 
 
-def test_the_demo_ends_with_a_table_and_a_report_and_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_demo_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
     said = in_a_process("demo", "--out", "here", folder=tmp_path)
     for words in ("FedAvg+FT", "Personal head", "BTFL", "Oracle", "mean", "printed digits"):
         assert words in said
     report = re.search(r"Report: (\S+)", said)
     assert report is not None
     assert "<table" in (tmp_path / report[1]).read_text()
-    in_a_process("demo", "--out", "there", "--workers", "1", folder=tmp_path)
-    for name in ("results.parquet", "samples.parquet", "streams.json"):
-        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
     rows = pd.read_parquet(tmp_path / "here" / "results.parquet")
     five = rows[rows["stream"] != "switching"]  # which only methods with an e are run on
     wide = five.groupby(["method", "stream"])["accuracy"].mean().unstack()

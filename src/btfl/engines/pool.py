@@ -91,7 +91,7 @@ class WorkerPool(Generic[Item, Result]):
 
 @cache
 def _import_for_all() -> None:
-    """Make torch import here what it imports at the first optimiser, or each forked worker would spend seconds on it."""
+    """Make torch import here what it imports at the first optimiser: else each forked worker spends seconds on it."""
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).zero_grad()
 
 
