@@ -387,9 +387,7 @@ def test_arrays_are_contiguous_copies() -> None:
 
 def test_read_only_and_wider_arrays_are_taken() -> None:
     network = build("mlp", (8, 8, 1), 10, seed=1)
-    arrays = {
-        key: array.astype(np.float64) for key, array in to_arrays(build("mlp", (8, 8, 1), 10, seed=2)).items()
-    }
+    arrays = {key: array.astype(np.float64) for key, array in to_arrays(build("mlp", (8, 8, 1), 10, seed=2)).items()}
     for array in arrays.values():
         array.setflags(write=False)
     load_arrays(network, arrays)

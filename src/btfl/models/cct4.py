@@ -70,9 +70,7 @@ class EncoderLayer(nn.Module):
 class Cct4Extractor(nn.Module):
     """Tokens of an image, encoded, pooled and cut off at zero."""
 
-    def __init__(
-        self, shape: tuple[int, int, int], attention_dropout: float, stochastic_depth: float
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], attention_dropout: float, stochastic_depth: float) -> None:
         super().__init__()
         height, width, channels = shape
         # Each pool halves, rounding up.
