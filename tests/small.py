@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from btfl.adapters.client import DeployedClient
+from btfl.client import DeployedClient
 from btfl.data.digits import load
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.source import Images

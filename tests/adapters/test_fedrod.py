@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.fedrod import FedRoD
 from btfl.adapters.registry import METHODS
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 from btfl.errors import BtflError
 from btfl.recipes.registry import RECIPES
 from making import make_bundle, make_stream

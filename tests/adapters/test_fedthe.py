@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.fedthe import FedThe, Objective, minimise
 from btfl.adapters.registry import find_method
 from btfl.bayes.evidence import log_softmax
 from btfl.bayes.likelihood import DiscretisedLikelihood
 from btfl.bundle import ClientBundle
+from btfl.client import DeployedClient
 from btfl.errors import BtflError
 
 Floats = NDArray[np.float64]

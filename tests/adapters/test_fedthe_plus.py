@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.fedthe import FedThe
 from btfl.adapters.fedthe_plus import FedThePlus
 from btfl.bayes.likelihood import DiscretisedLikelihood
 from btfl.bundle import ClientBundle
+from btfl.client import DeployedClient
 from btfl.models import build, to_arrays
 from btfl.recipes.images import extract
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import probabilities
 from btfl.adapters.knn_per import KnnPer, nearest_labels
 from btfl.adapters.registry import find_method
 from btfl.bayes.likelihood import DiscretisedLikelihood
 from btfl.bundle import ClientBundle
+from btfl.client import DeployedClient
 from btfl.errors import BtflError
 
 TRAIN = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0], [6.0, 5.0]])

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import GlobalHead, probabilities
 from btfl.adapters.label_shift import Bbse, Em, LabelShift, confusion
 from btfl.adapters.registry import find_method
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 from btfl.errors import InputError
 from btfl.heads import LinearHead
 from making import make_bundle

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import GlobalHead
 from btfl.adapters.lame import Lame, adjust, affinity, objective
 from btfl.adapters.registry import find_method
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 from btfl.errors import InputError
 from btfl.heads import LinearHead
 from making import make_bundle, make_stream

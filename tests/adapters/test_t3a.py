@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import GlobalHead
 from btfl.adapters.registry import find_method
 from btfl.adapters.t3a import T3A
+from btfl.client import DeployedClient
 from btfl.errors import InputError
 from btfl.heads import LinearHead
 from making import make_bundle, make_stream

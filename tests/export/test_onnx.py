@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from btfl import BayesianAdapter, BayesianSettings, ClientBundle
-from btfl.adapters.client import DeployedClient
+from btfl.client import DeployedClient
 from btfl.data.corruptions import corrupt
 from btfl.data.source import Images
 from btfl.errors import InputError

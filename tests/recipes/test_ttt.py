@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from btfl.adapters.client import split_auxiliary
+from btfl.client import split_auxiliary
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.engines.trained import TrainedFederation

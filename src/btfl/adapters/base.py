@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.adapters.client import DeployedClient
+from btfl.client import DeployedClient
 from btfl.errors import UnknownNameError
 
 Floats = NDArray[np.float64]

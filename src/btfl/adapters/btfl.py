@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
 from btfl.adapters.bayesian import BayesianAdapter
-from btfl.adapters.client import DeployedClient
 from btfl.bayes.settings import BayesianSettings
+from btfl.client import DeployedClient
 
 
 class Btfl(Adapter):

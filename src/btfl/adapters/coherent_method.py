@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.coherent import CoherentAdapter, CoherentSettings
+from btfl.client import DeployedClient
 from btfl.errors import UnknownNameError
 
 

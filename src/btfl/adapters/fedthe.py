@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
 from btfl.adapters.checks import check_count, check_positive, check_share
-from btfl.adapters.client import DeployedClient
 from btfl.bayes.evidence import entropy, log_softmax
 from btfl.checks import as_features
+from btfl.client import DeployedClient
 from btfl.errors import InputError, UnknownNameError
 from btfl.heads import RowwiseLinear
 

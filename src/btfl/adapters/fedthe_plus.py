@@ -17,11 +17,11 @@ from torch.nn.utils import skip_init
 from btfl.adapters.augmix import augmix
 from btfl.adapters.base import Floats, Takes
 from btfl.adapters.checks import check_count, check_positive
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.fedthe import FedThe, History
 from btfl.adapters.memo import marginal_entropy
 from btfl.adapters.tuning import Snapshot, draws_for, plain_sgd
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 from btfl.data.source import Images
 from btfl.heads import LinearHead
 from btfl.models import load_arrays

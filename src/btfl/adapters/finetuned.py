@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats, Takes
-from btfl.adapters.client import DeployedClient
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 from btfl.recipes.images import logits
 
 

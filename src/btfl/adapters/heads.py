@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
-from btfl.adapters.client import DeployedClient
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 from btfl.heads import LinearHead
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
 from btfl.adapters.checks import check_count, check_positive, check_share
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import probabilities
+from btfl.client import DeployedClient
 from btfl.errors import InputError
 
 MIXES = tuple(tenths / 10 for tenths in range(10))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
 from btfl.adapters.checks import check_count, check_positive
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import probabilities
+from btfl.client import DeployedClient
 
 MOST_STEPS, TOLERANCE = 200, 1e-6
 _LEAST_SHARE = 0.01  # of a class's share in training: no class is ever ruled out for good

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
 from btfl.adapters.checks import check_count
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.t3a import unit
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 
 MOST_STEPS, TOLERANCE = 100, 1e-8  # as in the release
 _LEAST_LOG = -23.0  # log of 1e-10, the release's floor for a probability

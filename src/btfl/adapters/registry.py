@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from btfl.adapters.base import Adapter
-from btfl.adapters.client import DeployedClient
+from btfl.client import DeployedClient
 from btfl.errors import InputError, UnknownNameError
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
 from btfl.adapters.checks import check_count
-from btfl.adapters.client import DeployedClient
 from btfl.bayes.evidence import entropy, log_softmax
+from btfl.client import DeployedClient
 
 
 class T3A(Adapter):

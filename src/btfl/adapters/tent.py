@@ -11,9 +11,9 @@ from torch import nn
 
 from btfl.adapters.base import Adapter, Floats, Takes
 from btfl.adapters.checks import check_count, check_positive
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.tuning import Snapshot
 from btfl.bayes.evidence import log_softmax
+from btfl.client import DeployedClient
 from btfl.errors import InputError
 from btfl.recipes.images import to_tensor
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from btfl.adapters.base import Adapter, Floats, Takes
 from btfl.adapters.checks import check_count, check_positive
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.tuning import Snapshot, draws_for, plain_sgd, predicted
+from btfl.client import DeployedClient
 from btfl.data.source import Images
 from btfl.recipes.images import crop_and_flip, to_tensor
 from btfl.recipes.rotations import rotated_every_way, rotation_head

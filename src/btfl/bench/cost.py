@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.registry import find_method
 from btfl.bench.made_up import made_up_clients, made_up_images
 from btfl.bench.onnx_paths import ONNX_PATHS, onnx_path
+from btfl.client import DeployedClient
 from btfl.data.source import Images
 from btfl.randomness import generator
 from btfl.recipes.images import to_tensor

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import Oracle
 from btfl.adapters.registry import Method
+from btfl.client import DeployedClient
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
 from btfl.engines.pool import WorkerPool

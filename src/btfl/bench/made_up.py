@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from btfl.adapters.client import DeployedClient
 from btfl.bayes.evidence import entropy, log_softmax
 from btfl.bundle import ClientBundle
+from btfl.client import DeployedClient
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.source import Images, LabelledImages, Source
 from btfl.engines.data import FederatedData

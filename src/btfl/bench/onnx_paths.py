@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.adapters.bayesian import BayesianAdapter
-from btfl.adapters.client import DeployedClient
+from btfl.client import DeployedClient
 from btfl.data.source import Images
 
 ONNX_PATHS: Mapping[str, str] = {"onnx": "BTFL, one ONNX graph", "onnx-split": "BTFL, ONNX and numpy"}

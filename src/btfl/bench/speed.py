@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.adapters.client import DeployedClient
 from btfl.adapters.heads import Oracle
 from btfl.adapters.registry import Method
 from btfl.bench.evaluate import Evaluation
+from btfl.client import DeployedClient
 from btfl.data.streams import Stream, render
 from btfl.engines.pool import one_thread
 from btfl.recipes.images import extract

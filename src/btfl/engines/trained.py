@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from btfl.adapters.client import DeployedClient
 from btfl.bundle import ClientBundle
+from btfl.client import DeployedClient
 from btfl.errors import InputError
 from btfl.recipes.base import ClientOutcome, Weights
 from btfl.storage import Arrays, load_record, save_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from btfl.adapters.client import DeployedClient
+from btfl.client import DeployedClient
 from btfl.engines.trained import TrainedFederation
 from btfl.errors import InputError
 

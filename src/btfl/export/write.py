@@ -7,9 +7,9 @@ from pathlib import Path
 import onnx
 from onnx import compose
 
-from btfl.adapters.client import DeployedClient
 from btfl.bayes.settings import BayesianSettings
 from btfl.bundle import ClientBundle
+from btfl.client import DeployedClient
 from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
 from btfl.storage import write_atomically

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from btfl.adapters.client import AUXILIARY, split_auxiliary
+from btfl.client import AUXILIARY, split_auxiliary
 from btfl.data.source import LabelledImages
 from btfl.models import Network, to_arrays, torch_draws
 from btfl.randomness import generator
