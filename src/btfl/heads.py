@@ -55,6 +55,16 @@ class LinearHead:
         """The feature size d."""
         return int(self.weight.shape[1])
 
+    def under(self, log_shares: Floats, temperature: float = 1.0) -> LinearHead:
+        """Give the head of these scores over a temperature, plus the log shares of the classes."""
+        bias = np.zeros(self.classes) if self.bias is None else self.bias
+        return LinearHead(self.weight / temperature, bias / temperature + log_shares)
+
+    def times(self, other: LinearHead) -> LinearHead:
+        """Give the head whose softmax is the product of both heads' softmaxes, normalised."""
+        biases = [head.bias for head in (self, other) if head.bias is not None]
+        return LinearHead(self.weight + other.weight, sum(biases[1:], start=biases[0]) if biases else None)
+
     def logits(self, features: Floats) -> Floats:
         """Give (samples, classes) logits; each row the same to the bit in a batch of any size."""
         logits: Floats = RowwiseLinear([self])(features)[0]

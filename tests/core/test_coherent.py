@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from btfl import ClientBundle, DiscretisedLikelihood
-from btfl.adapters.coherent import CoherentAdapter, CoherentSettings
+from btfl.adapters.coherent import CoherentAdapter
+from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.bayes import regimes
 from btfl.bayes.regimes import Regimes
 from btfl.errors import InputError
@@ -123,14 +124,14 @@ def test_a_pure_stream_is_recognised_and_a_turn_noticed() -> None:
 
 @given(st.floats(1, 50), st.floats(1, 50), st.floats(-30, 30), st.floats(-300, 300), st.floats(-300, 300))
 def test_one_step_is_bayes_rule(a: float, b: float, log_tau: float, internal: float, mixture: float) -> None:
-    after, e, all_external = regimes.step(Regimes(internal, mixture, a, b), log_tau, 1.0)
+    after, judgement = regimes.step(Regimes(internal, mixture, a, b), log_tau, 1.0)
     tau = np.exp(log_tau)
     share = a / (a + b * tau)
     log_weights = np.array([internal + log_tau, 0.0, mixture + np.log((a + b * tau) / (a + b))])
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
-    assert e == pytest.approx(weights[1] + weights[2] * share, rel=1e-9, abs=1e-12)
-    assert all_external == pytest.approx(weights[1], rel=1e-9, abs=1e-12)
+    expected = (weights[1] + weights[2] * share, weights[1], weights[2], a, b)
+    assert judgement == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert (after.a, after.b) == pytest.approx((a + share, b + 1 - share))
 
 

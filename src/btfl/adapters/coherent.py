@@ -2,6 +2,9 @@
 
 Evidence is the exact likelihood ratio under label shift from the generative head; the memory weighs three explanations
 of the stream; e is their predictive probability that the sample is external. No entropy tests, no integral.
+
+All heads are linear: the generative one is, and a product of softmaxes is the softmax of the sum of their logits. So a
+sample costs one product, one exponential of its result, and a few additions.
 """
 
 from __future__ import annotations
@@ -9,55 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from btfl.adapters.coherent_parts import OtherParts
+from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.bayes import regimes
-from btfl.bayes.evidence import log_softmax
-from btfl.bayes.generative import class_scores, log_sum_exp, shares
+from btfl.bayes.evidence import weights_and_totals
+from btfl.bayes.generative import class_scores, shares
 from btfl.bundle import ClientBundle
 from btfl.checks import as_features
 from btfl.errors import InputError
 from btfl.heads import LinearHead, RowwiseLinear
 
 Floats = NDArray[np.float64]
-GlobalHeads = Literal["fedavg", "generative", "both"]
-LocalHeads = Literal["personal", "generative", "both"]
-
-
-@dataclass(frozen=True)
-class CoherentSettings:
-    """One default for all datasets, chosen on validation data."""
-
-    temperature: float = 2.0
-    """T of the class scores: features are less Gaussian than the model says."""
-    shrinkage: float = 0.2
-    """r of the covariance."""
-    forgetting: float = 0.99
-    """f: how much of the evidence survives a sample."""
-    openness: float = 0.02
-    """How much of everyone's label shares is mixed into the client's, so that no class is impossible."""
-    global_heads: GlobalHeads = "both"
-    """FedAvg's head, the generative one under everyone's shares, or the mean of both."""
-    local_heads: LocalHeads = "both"
-    """The personal head, the generative one under the client's shares, or the product of both."""
-    log_tau_limit: float = 30.0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise InputError(f"temperature must be above 0, not {self.temperature!r}")
-        for name in ("shrinkage", "openness"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is a share from 0 to 1, not {getattr(self, name)!r}")
-        if not 0 < self.forgetting < 1:
-            raise InputError(f"forgetting lies between 0 and 1, not {self.forgetting!r}")
-        if not 0 < self.log_tau_limit <= 600:
-            raise InputError(f"log_tau_limit lies above 0 and up to 600, not {self.log_tau_limit!r}")
-        for name, kinds in (("global_heads", get_args(GlobalHeads)), ("local_heads", get_args(LocalHeads))):
-            if getattr(self, name) not in kinds:
-                raise InputError(f"{name} must be one of {', '.join(kinds)}, not {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,44 +57,79 @@ class CoherentAdapter:
         if scores.weight.shape != bundle.global_head.weight.shape:
             shapes = scores.weight.shape, bundle.global_head.weight.shape
             raise InputError(f"the statistics are for (classes, dimensions) = {shapes[0]}, the heads for {shapes[1]}")
-        temperature = self.settings.temperature
-        assert scores.bias is not None
-        cooled = LinearHead(scores.weight / temperature, scores.bias / temperature)
-        self._heads = RowwiseLinear([bundle.personal_head, bundle.global_head, cooled])
-        self._global_shares = shares(everyone)
-        own = _statistic(bundle, "local_class_counts")
-        self._local_shares = shares(own, self._global_shares, self.settings.openness)
+        global_shares = shares(everyone)
+        own = shares(_statistic(bundle, "local_class_counts"), global_shares, self.settings.openness)
+        self._share_ratios = np.exp(own - global_shares)
+        local = self._local(scores, own)
+        self._heads = RowwiseLinear([local, bundle.global_head, scores.under(global_shares, self.settings.temperature)])
+        self._global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (0.5, 0.5)}[
+            self.settings.global_heads
+        ]
+        self._others = OtherParts(bundle, self.settings) if self.settings.is_taken_apart else None
+        self._one_sample = (1, bundle.dimensions) if self._others is None else None
         self._memory = regimes.Regimes()
         self._seen = 0
-        self._trace: CoherentTrace | None = None
+        self._trace: CoherentTrace | tuple[float, float, float] | None = None
+
+    def _local(self, scores: LinearHead, own_shares: Floats) -> LinearHead:
+        """Give the personal head, the generative one, or their product: the head of the sum of their logits."""
+        personal, generative = self.bundle.personal_head, scores.under(own_shares, self.settings.temperature)
+        choices = {"personal": personal, "generative": generative, "both": personal.times(generative)}
+        return choices[self.settings.local_heads]
 
     def predict(self, features: ArrayLike) -> Floats:
         """Give (samples, classes) probabilities for a batch of features, in the order of the stream."""
-        personal, global_, scores = self._heads(as_features(features, width=self.bundle.dimensions))
-        as_internal, as_external = scores + self._local_shares, scores + self._global_shares
-        limit = self.settings.log_tau_limit
-        log_tau = np.clip(log_sum_exp(as_internal) - log_sum_exp(as_external), -limit, limit)
-        e, all_external, self._memory = regimes.run(self._memory, log_tau, self.settings.forgetting)
+        if isinstance(features, np.ndarray) and features.shape == self._one_sample and features.dtype.kind == "f":
+            return self._predict_one(features)
+        features_ = as_features(features, width=self.bundle.dimensions)
+        weights, totals, _ = weights_and_totals(self._heads.by_sample(features_))
+        # the ratio of two mixtures of the same classes is the mean of their share ratios under one's posterior
+        log_tau = np.log(np.vecdot(weights[:, 2], self._share_ratios) / totals[:, 2])
+        if self._others is not None:
+            log_tau = self._others.evidence(features_, log_tau)
+        log_tau = np.clip(log_tau, -self.settings.log_tau_limit, self.settings.log_tau_limit)
+        judgements, self._memory = regimes.run(self._memory, log_tau, self.settings.forgetting)
+        e, all_external = judgements[0], judgements[1]
+        if self._others is not None:
+            e = self._others.weight(judgements, log_tau)
         self._seen += len(e)
         self._trace = CoherentTrace(e, log_tau, all_external)
-        weight = e[:, None]
-        return weight * self._global(global_, as_external) + (1 - weight) * self._local(personal, as_internal)
+        from_fedavg, from_generative = self._global_weights
+        mixed: Floats = (
+            (e * from_fedavg / totals[:, 1])[:, None] * weights[:, 1]
+            + (e * from_generative / totals[:, 2])[:, None] * weights[:, 2]
+            + ((1.0 - e) / totals[:, 0])[:, None] * weights[:, 0]
+        )
+        return mixed
 
-    def _global(self, logits: Floats, generative: Floats) -> Floats:
-        kinds = {"fedavg": [logits], "generative": [generative], "both": [logits, generative]}
-        chosen = [np.exp(log_softmax(one)) for one in kinds[self.settings.global_heads]]
-        return np.asarray(sum(chosen) / len(chosen))
-
-    def _local(self, logits: Floats, generative: Floats) -> Floats:
-        kinds = {"personal": [logits], "generative": [generative], "both": [logits, generative]}
-        product = sum(log_softmax(one) for one in kinds[self.settings.local_heads])
-        return np.exp(log_softmax(np.asarray(product)))
+    def _predict_one(self, features: NDArray[np.floating[Any]]) -> Floats:
+        """Do the same for a single sample, to the bit, without arrays of one element."""
+        features_ = np.ascontiguousarray(features, dtype=np.float64)
+        if not math.isfinite(np.vdot(features_, features_)):
+            as_features(features_)  # says what is wrong
+        (local, fedavg, generative), totals, _ = weights_and_totals(self._heads.of_one(features_))
+        local_total, fedavg_total, generative_total = totals.tolist()
+        limit = self.settings.log_tau_limit
+        log_tau = float(np.log(np.vecdot(generative, self._share_ratios) / generative_total))
+        log_tau = min(max(log_tau, -limit), limit)
+        self._memory, judgement = regimes.step(self._memory, log_tau, self.settings.forgetting)
+        self._seen += 1
+        e, from_fedavg, from_generative = judgement.e, *self._global_weights
+        self._trace = e, log_tau, judgement.all_external
+        mixed: Floats = (
+            e * from_fedavg / fedavg_total * fedavg
+            + e * from_generative / generative_total * generative
+            + (1.0 - e) / local_total * local
+        )
+        return mixed[None]
 
     @property
     def trace(self) -> CoherentTrace:
         """What was found and decided for each sample of the last ``predict``."""
         if self._trace is None:
             raise InputError("there is no trace yet: call predict first")
+        if isinstance(self._trace, tuple):  # arrays only for who asks
+            self._trace = CoherentTrace(*(np.array([value]) for value in self._trace))
         return self._trace
 
     @property
@@ -134,6 +139,8 @@ class CoherentAdapter:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
+        if self._others is not None:
+            raise InputError("a coherent adapter that is taken apart for an ablation cannot be saved and restored")
         try:
             memory = regimes.Regimes(*(float(state[name]) for name in regimes.Regimes._fields))
             seen = int(state["seen"])
@@ -146,6 +153,8 @@ class CoherentAdapter:
     def reset(self) -> None:
         """Forget the stream."""
         self._memory, self._seen, self._trace = regimes.Regimes(), 0, None
+        if self._others is not None:
+            self._others.reset()
 
 
 def _statistic(bundle: ClientBundle, name: str) -> Floats:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from btfl.adapters.base import Adapter, Floats
-from btfl.adapters.coherent import CoherentAdapter, CoherentSettings
+from btfl.adapters.coherent import CoherentAdapter
+from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.client import DeployedClient
 from btfl.errors import UnknownNameError
 

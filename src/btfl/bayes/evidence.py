@@ -28,15 +28,22 @@ def entropy(log_probabilities: Floats) -> Floats:
 def weights_and_entropy(logits: Floats) -> tuple[Floats, Floats, Floats]:
     """Give weights w and totals S with softmax = w / S along the last axis, and the entropy in nats.
 
-    One exponential serves for all: with s the logits less their largest, w = exp(s), S = sum w and
-    H = log S - sum(w s)/S. Each row is added up on its own (``vecdot``), so that it is the same to the bit in a batch
-    of any size.
+    One exponential serves for all: H = log S - sum(w s)/S, with s the logits less their largest.
+    """
+    weights, total, shifted = weights_and_totals(logits)
+    entropy_ = np.log(total) - np.vecdot(weights, shifted) / total
+    return weights, total, np.maximum(entropy_, 0.0)
+
+
+def weights_and_totals(logits: Floats) -> tuple[Floats, Floats, Floats]:
+    """Give weights w and totals S with softmax = w / S along the last axis, and the logits s less their largest.
+
+    Each row is added up on its own (``vecdot``), so that it is the same to the bit in a batch of any size.
     """
     shifted: Floats = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     weights: Floats = np.exp(shifted)
     total: Floats = np.vecdot(weights, _ones(logits.shape[-1]))
-    entropy_ = np.log(total) - np.vecdot(weights, shifted) / total
-    return weights, total, np.maximum(entropy_, 0.0)
+    return weights, total, shifted
 
 
 @cache

@@ -49,12 +49,17 @@ def class_scores(class_counts: Floats, class_sums: Floats, scatter: Floats, shri
     mean = sums.sum(axis=0) / n
     means = np.where(counts[:, None] > 0, sums / np.maximum(counts[:, None], 1.0), mean)
     within = (total_scatter - (means.T * counts) @ means) / n
-    mean_square = float(np.trace(total_scatter)) / n / dimensions
-    variance = max(float(np.trace(within)) / dimensions, _LEAST_VARIANCE * mean_square)
-    floor = variance if variance > 0 else 1.0  # all features are the same number
-    covariance = (1 - shrinkage) * within + max(shrinkage, _RIDGE) * floor * np.eye(dimensions)
-    weights = cho_solve(cho_factor((covariance + covariance.T) / 2), means.T).T
+    weights = solve_shrunk(within, shrinkage, float(np.trace(total_scatter)) / n, means.T).T
     return LinearHead(weights, -0.5 * (weights * means).sum(axis=1))
+
+
+def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right: Floats) -> Floats:
+    """Give C^-1 ``right`` for the shrunk covariance C, which is never singular; ``mean_square``: of whole features."""
+    dimensions = len(covariance)
+    variance = max(float(np.trace(covariance)), _LEAST_VARIANCE * mean_square) / dimensions
+    floor = variance if variance > 0 else 1.0  # all features are the same number
+    shrunk = (1 - shrinkage) * covariance + max(shrinkage, _RIDGE) * floor * np.eye(dimensions)
+    return np.asarray(cho_solve(cho_factor((shrunk + shrunk.T) / 2), right))
 
 
 def shares(counts: Floats, towards: Floats | None = None, mix: float = 0.0) -> Floats:
@@ -64,10 +69,3 @@ def shares(counts: Floats, towards: Floats | None = None, mix: float = 0.0) -> F
     if towards is not None:
         share = (1 - mix) * share + mix * np.exp(towards)
     return np.asarray(np.log(np.maximum(share, 1e-12)))
-
-
-def log_sum_exp(values: Floats) -> Floats:
-    """Give log sum exp along the last axis."""
-    top: Floats = values.max(axis=-1)
-    total: Floats = np.exp(values - top[..., None]).sum(axis=-1)
-    return np.asarray(top + np.log(total))

@@ -34,27 +34,48 @@ class Regimes(NamedTuple):
     b: float = 1.0
 
 
-def step(memory: Regimes, log_tau: float, forgetting: float) -> tuple[Regimes, float, float]:
-    """Take one sample in; give the memory afterwards, P(the sample is external), and P(the stream is all external)."""
-    _, _, a, b = memory
+class Judgement(NamedTuple):
+    """What the memory makes of one sample."""
+
+    e: float
+    """P(the sample is external)."""
+    all_external: float
+    """P(the recent stream is all external)."""
+    mixed: float
+    """P(the recent stream is a mixture)."""
+    a: float
+    b: float
+    """The Beta of the mixture's share that the sample was judged with."""
+
+
+def step(memory: Regimes, log_tau: float, forgetting: float) -> tuple[Regimes, Judgement]:
+    """Take one sample in; give the memory after it, and what it makes of the sample."""
+    internal, mixture, a, b = memory
     # log(m + (1 - m) tau) and r, for any log tau without overflow
-    top = max(0.0, log_tau)
-    external, internal = a * math.exp(-top), b * math.exp(log_tau - top)
-    log_evidence = top + math.log((external + internal) / (a + b))
-    share = external / (external + internal)
-    log_internal = forgetting * memory.internal + log_tau
-    log_mixture = forgetting * memory.mixture + log_evidence
-    peak = max(0.0, log_internal, log_mixture)
-    weights = math.exp(log_internal - peak), math.exp(-peak), math.exp(log_mixture - peak)
-    total = sum(weights)
-    all_external = weights[1] / total
-    after = Regimes(log_internal, log_mixture, 1 + forgetting * (a - 1) + share, 1 + forgetting * (b - 1) + 1 - share)
-    return after, all_external + weights[2] / total * share, all_external
+    if log_tau > 0:
+        scale = math.exp(-log_tau)
+        external = a * scale
+        evidence = external + b
+        log_evidence = log_tau + math.log(evidence / (a + b))
+    else:
+        external = a
+        evidence = a + b * math.exp(log_tau)
+        log_evidence = math.log(evidence / (a + b))
+    share = external / evidence
+    internal = forgetting * internal + log_tau
+    mixture = forgetting * mixture + log_evidence
+    peak = max(0.0, internal, mixture)
+    all_external, mixed = math.exp(-peak), math.exp(mixture - peak)
+    total = math.exp(internal - peak) + all_external + mixed
+    all_external, mixed = all_external / total, mixed / total
+    after = Regimes(internal, mixture, 1 + forgetting * (a - 1) + share, 1 + forgetting * (b - 1) + (1 - share))
+    return after, Judgement(all_external + mixed * share, all_external, mixed, a, b)
 
 
-def run(memory: Regimes, log_tau: Floats, forgetting: float) -> tuple[Floats, Floats, Regimes]:
-    """Feed a batch to the memory; give e and P(the stream is all external) of each sample, and the memory after it."""
-    e, all_external = np.empty(len(log_tau)), np.empty(len(log_tau))
-    for i, value in enumerate(log_tau.tolist()):
-        memory, e[i], all_external[i] = step(memory, value, forgetting)
-    return e, all_external, memory
+def run(memory: Regimes, log_tau: Floats, forgetting: float) -> tuple[Floats, Regimes]:
+    """Feed a batch to the memory; give the judgements as columns (see ``Judgement``), and the memory after it."""
+    judgements = []
+    for value in log_tau.tolist():
+        memory, judgement = step(memory, value, forgetting)
+        judgements.append(judgement)
+    return np.array(judgements).T, memory
