@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from btfl import ClientBundle, DiscretisedLikelihood
+from btfl import BayesianAdapter, ClientBundle, DiscretisedLikelihood, expected_weight
 from btfl.adapters.coherent import CoherentAdapter
 from btfl.adapters.coherent_settings import CoherentSettings
+from btfl.adapters.registry import find_method
 from btfl.bayes import regimes
 from btfl.bayes.regimes import Regimes
+from btfl.client import DeployedClient
 from btfl.errors import InputError
 
 CLASSES, DIMENSIONS = 5, 6
@@ -204,3 +207,86 @@ def test_wrong_input_is_refused() -> None:
     for wrong in wrongs:
         with pytest.raises(InputError):
             CoherentSettings(**wrong)
+
+
+def with_training_features(world: World, count: int = 4000) -> ClientBundle:
+    bundle = true_bundle(world)
+    own, _ = world.draw(OWN, count)
+    return replace(bundle, statistics={**bundle.statistics, "train_features": np.asarray(own, dtype=np.float32)})
+
+
+def test_a_product_of_heads_is_the_head_of_summed_logits() -> None:
+    world = World(4)
+    bundle, z = true_bundle(world), world.draw(OWN, 50)[0]
+    personal, generative = (
+        CoherentAdapter(bundle, CoherentSettings(local_heads=kind, global_heads="fedavg"))._heads(z)[0]
+        for kind in ("personal", "generative")
+    )
+    both = CoherentAdapter(bundle, CoherentSettings(local_heads="both"))._heads(z)[0]
+    assert both == pytest.approx(personal + generative)
+
+
+def test_the_discriminant_tells_a_client_from_the_others() -> None:
+    world = World(6)
+    adapter = CoherentAdapter(with_training_features(world), CoherentSettings(evidence="discriminant"))
+    adapter.predict(world.draw(OWN, 500)[0])
+    assert adapter.trace.log_tau.mean() > 0.2
+    adapter.predict(world.draw(EVERYONE, 500)[0])
+    assert adapter.trace.log_tau.mean() < -0.2
+
+
+def test_other_evidence_is_what_it_says() -> None:
+    world = World(6)
+    bundle, z = with_training_features(world), world.draw(EVERYONE, 40)[0]
+    found = {}
+    for kind in ("label", "discriminant", "both"):
+        adapter = CoherentAdapter(bundle, CoherentSettings(evidence=kind))
+        adapter.predict(z)
+        found[kind] = adapter.trace.log_tau
+    assert found["both"] == pytest.approx((found["label"] + found["discriminant"]) / 2)
+    paper = BayesianAdapter(bundle)
+    paper.predict(z)
+    adapter = CoherentAdapter(bundle, CoherentSettings(evidence="likelihood"))
+    adapter.predict(z)
+    assert adapter.trace.log_tau == pytest.approx(np.clip(paper.trace.log_tau, -30, 30))
+
+
+def test_other_memories_and_weights_are_what_they_say() -> None:
+    world = World(7)
+    bundle, z = with_training_features(world), world.draw(EVERYONE, 40)[0]
+
+    def judged(**settings: Any) -> CoherentAdapter:
+        adapter = CoherentAdapter(bundle, CoherentSettings(**settings))
+        adapter.predict(z)
+        return adapter
+
+    log_tau = judged().trace.log_tau
+    a = b = 1.0
+    expected, by_integral = [], []
+    for value in log_tau:
+        share = a / (a + b * np.exp(value))
+        expected.append(share)
+        by_integral.append(float(expected_weight(a, b, np.exp(value))))
+        a, b = 1 + 0.99 * (a - 1) + share, 1 + 0.99 * (b - 1) + 1 - share
+    assert judged(memory="soft").trace.e == pytest.approx(expected)
+    assert judged(memory="soft", weight="expectation").trace.e == pytest.approx(by_integral)
+    paper = BayesianAdapter(bundle)
+    paper.predict(z)
+    gated = paper.trace.a / (paper.trace.a + paper.trace.b * np.exp(log_tau))
+    assert judged(memory="events").trace.e == pytest.approx(gated)
+    with pytest.raises(InputError, match="ablation"):
+        judged(memory="soft").restore(judged().state)
+
+
+def test_any_method_on_features_can_have_the_generative_head() -> None:
+    world = World(8)
+    client = DeployedClient(with_training_features(world))
+    z, labels = world.draw(EVERYONE, 400)
+    accuracy = {
+        name: (find_method(name).build(client).predict(z).argmax(axis=1) == labels).mean()
+        for name in ("fedavg", "fedavg[global_head=generative]")
+    }
+    assert accuracy["fedavg[global_head=generative]"] > accuracy["fedavg"] + 0.2  # the trained one here is noise
+    for wrong in ("fedavg[global_head=best]", "memo[global_head=generative]"):
+        with pytest.raises(InputError, match="global"):
+            find_method(wrong)

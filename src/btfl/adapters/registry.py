@@ -6,11 +6,14 @@ import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from btfl.adapters.base import Adapter
+from btfl.adapters.generative_head import with_generative_head
 from btfl.client import DeployedClient
 from btfl.errors import InputError, UnknownNameError
+
+GlobalHead = Literal["trained", "generative"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Method:
     """How many samples it sees at a time; None: what the benchmark is set to."""
     recipe: str | None = None
     """The training it stands on; None: the adapter's own."""
+    global_head: GlobalHead = "trained"
+    """``generative``: the head made of all clients' sums takes the place of the trained global one."""
 
     def adapter_class(self) -> type[Adapter]:
         """Import the adapter."""
@@ -40,6 +45,8 @@ class Method:
 
     def build(self, client: DeployedClient) -> Adapter:
         """Make the adapter for one client."""
+        if self.global_head == "generative":
+            client = replace(client, bundle=with_generative_head(client.bundle))
         try:
             return self.adapter_class()(client, **self.settings)
         except TypeError as error:
@@ -90,9 +97,21 @@ def find_method(text: str) -> Method:
     test_batch = changes.pop("test_batch", method.test_batch)
     if test_batch is not None and (not isinstance(test_batch, int) or test_batch < 1):
         raise InputError(f"test_batch is a number of samples, at least 1, not {test_batch!r}")
+    global_head = changes.pop("global_head", method.global_head)
+    if global_head not in get_args(GlobalHead):
+        raise InputError(f"global_head is one of {', '.join(get_args(GlobalHead))}, not {global_head!r}")
+    if global_head == "generative" and method.adapter_class().takes != "features":
+        raise InputError(f"the method '{name}' works on images and has no place for another global head")
     title = f"{method.title} [{match[2]}]"
     settings = {**method.settings, **changes}
-    return replace(method, name=text.strip(), title=title, settings=settings, test_batch=test_batch)
+    return replace(
+        method,
+        name=text.strip(),
+        title=title,
+        settings=settings,
+        test_batch=test_batch,
+        global_head=global_head,
+    )
 
 
 def _read_settings(text: str, inner: str) -> dict[str, Any]:

@@ -152,6 +152,7 @@ def _describe_method(method: Method, test_batch: int) -> dict[str, Any]:
         "adapter": method.adapter,
         "settings": dict(method.settings),
         "recipe": method.trained_with,
+        "global_head": method.global_head,
         "takes": adapter.takes,
         "paper": adapter.paper,
         "summary": adapter.summary,
