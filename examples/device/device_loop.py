@@ -26,10 +26,11 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from btfl import BayesianAdapter, ClientBundle
+from btfl import BayesianAdapter, ClientBundle, CoherentAdapter
 from btfl.storage import read_json, write_json
 
 Image = NDArray[np.uint8]
+METHODS = {"btfl": BayesianAdapter, "coherent": CoherentAdapter}
 PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 
 
@@ -51,12 +52,12 @@ class Watch:
 class Device:
     """The extractor, the decision and the watch, with one state that is saved as a whole."""
 
-    def __init__(self, extractor: Path, bundle: Path, folder: Path) -> None:
+    def __init__(self, extractor: Path, bundle: Path, folder: Path, method: str) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(extractor), options, providers=["CPUExecutionProvider"])
         self.shape = tuple(self.session.get_inputs()[0].shape[1:])
-        self.adapter, self.watch = BayesianAdapter(ClientBundle.load(bundle)), Watch()
+        self.adapter, self.watch = METHODS[method](ClientBundle.load(bundle)), Watch()
         self.state, self.answers = folder / "state.json", folder / "answers.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         if self.state.exists():
@@ -130,6 +131,7 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--bundle", type=Path, required=True, help="the folder it wrote beside it")
     parser.add_argument("--images", type=Path, required=True, help="a folder of pictures, or an npz as a camera")
     parser.add_argument("--folder", type=Path, default=Path("device"), help="where answers and state are kept")
+    parser.add_argument("--method", choices=METHODS, default="btfl", help="the paper's method, or our coherent one")
     parser.add_argument("--window", type=int, default=20, help="samples that the mean of e looks back on")
     parser.add_argument("--raise-above", type=float, default=0.7, help="mean e that raises the flag")
     parser.add_argument("--lower-below", type=float, default=0.6, help="mean e that takes it down again")
@@ -140,7 +142,7 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Answer every image that has no answer yet."""
     arguments = arguments_of()
-    device = Device(arguments.extractor, arguments.bundle, arguments.folder)
+    device = Device(arguments.extractor, arguments.bundle, arguments.folder, arguments.method)
     begin = device.seen
     if begin:
         print(f"going on after {begin} images", flush=True)

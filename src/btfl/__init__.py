@@ -5,6 +5,8 @@ benchmarking and reports live in the subpackages and need ``pip install btfl[tra
 """
 
 from btfl.adapters.bayesian import BayesianAdapter, Trace
+from btfl.adapters.coherent import CoherentAdapter
+from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.bayes import BayesianSettings, DiscretisedLikelihood, expected_weight
 from btfl.bundle import ClientBundle
 from btfl.errors import BtflError
@@ -17,6 +19,8 @@ __all__ = [
     "BayesianSettings",
     "BtflError",
     "ClientBundle",
+    "CoherentAdapter",
+    "CoherentSettings",
     "DiscretisedLikelihood",
     "LinearHead",
     "Trace",

@@ -219,10 +219,10 @@ def test_a_product_of_heads_is_the_head_of_summed_logits() -> None:
     world = World(4)
     bundle, z = true_bundle(world), world.draw(OWN, 50)[0]
     personal, generative = (
-        CoherentAdapter(bundle, CoherentSettings(local_heads=kind, global_heads="fedavg"))._heads(z)[0]
+        CoherentAdapter(bundle, CoherentSettings(local_heads=kind, global_heads="fedavg")).heads[0].logits(z)
         for kind in ("personal", "generative")
     )
-    both = CoherentAdapter(bundle, CoherentSettings(local_heads="both"))._heads(z)[0]
+    both = CoherentAdapter(bundle, CoherentSettings(local_heads="both")).heads[0].logits(z)
     assert both == pytest.approx(personal + generative)
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from btfl import BayesianAdapter, BayesianSettings, ClientBundle
+from btfl.adapters.coherent import STATISTICS, CoherentAdapter
+from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.client import DeployedClient
 from btfl.data.corruptions import corrupt
 from btfl.data.source import Images
@@ -41,7 +43,7 @@ def session(model: bytes | str | Path) -> Any:
     )
 
 
-def run(session_: Any, name: str, stream: np.ndarray, batches: list[int], state: tuple[float, float] = (1, 1)) -> Out:
+def run(session_: Any, name: str, stream: np.ndarray, batches: list[int], state: tuple[float, ...] = (1, 1)) -> Out:
     """Feed a stream in batches of these sizes, over and over, handing the state on."""
     parts: list[Out] = []
     now, start = np.array(state, dtype=np.float64), 0
@@ -51,7 +53,7 @@ def run(session_: Any, name: str, stream: np.ndarray, batches: list[int], state:
         found = session_.run(None, {name: stream[start : start + size], "state": now})
         parts.append(dict(zip(names, found, strict=True)))
         now, start = parts[-1]["new_state"], start + size
-    joined = {key: np.concatenate([part[key] for part in parts]) for key in ("probabilities", "e", "event")}
+    joined = {key: np.concatenate([part[key] for part in parts]) for key in names if key != "new_state"}
     return {**joined, "new_state": now}
 
 
@@ -95,13 +97,39 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
     expected = adapter.predict(extract(trained.extractor(), images))
     path, folder = export_split(trained, tmp_path / "extractor.onnx")
     extractor, bundle = session(path), ClientBundle.load(folder)
-    assert not bundle.statistics  # features of the training set stay where they are
+    assert set(bundle.statistics) == set(STATISTICS)  # features of the training set stay where they are
     device, found = BayesianAdapter(bundle), []
     for image in images:
         (features,) = extractor.run(None, {"images": image[None]})
         found.append(device.predict(features))
     assert np.abs(np.concatenate(found) - expected).max() < 1e-5
     assert device.state == adapter.state
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        CoherentSettings(),
+        CoherentSettings(forgetting=0.9, log_tau_limit=600.0, temperature=0.05),
+        CoherentSettings(global_heads="fedavg", local_heads="personal", openness=0.0),
+    ],
+)
+def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSettings, tmp_path: Path) -> None:
+    images = synthetical(1, 1_000)
+    adapter = CoherentAdapter(trained.bundle, settings)
+    expected = adapter.predict(extract(trained.extractor(), images))
+    assert adapter.trace.e.min() < 0.5  # the stream exercises the memory
+    assert adapter.trace.e.max() > 0.7
+    whole = session(export_whole(trained, tmp_path / "client.onnx", settings))
+    names = ("internal", "mixture", "a", "b")
+    for batches in ([1], [32], [7, 1, 40]):
+        found = run(whole, "images", images, batches, state=(0, 0, 1, 1))
+        assert np.abs(found["probabilities"] - expected).max() < 1e-5
+        assert np.abs(found["e"] - adapter.trace.e).max() < 1e-5
+        assert np.abs(found["all_external"] - adapter.trace.all_external).max() < 1e-5
+        assert found["new_state"] == pytest.approx([adapter.state[name] for name in names], rel=1e-5)
+    with pytest.raises(InputError, match="ablation"):
+        export_whole(trained, tmp_path / "client.onnx", replace(settings, memory="soft"))
 
 
 @pytest.mark.parametrize("model", ["cnn", "resnet20", "cct4"])

@@ -29,6 +29,9 @@ from btfl.heads import LinearHead, RowwiseLinear
 
 Floats = NDArray[np.float64]
 
+STATISTICS = ("global_class_counts", "global_class_feature_sums", "global_feature_scatter", "local_class_counts")
+"""What it needs of a bundle's statistics: sums only."""
+
 
 @dataclass(frozen=True, eq=False)
 class CoherentTrace:
@@ -45,24 +48,30 @@ class CoherentTrace:
 class CoherentAdapter:
     """Mixes the heads by the probability that the sample is external."""
 
+    heads: tuple[LinearHead, LinearHead, LinearHead]
+    """The local one, FedAvg's, and the generative one under everyone's label shares."""
+    share_ratios: Floats
+    """Of each class: the client's share of labels over everyone's."""
+    global_weights: tuple[float, float]
+    """How much of the global answer FedAvg's head and the generative one give."""
+
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings | None = None) -> None:
         self.bundle, self.settings = bundle, settings or CoherentSettings()
-        everyone = _statistic(bundle, "global_class_counts")
-        scores = class_scores(
-            everyone,
-            _statistic(bundle, "global_class_feature_sums"),
-            _statistic(bundle, "global_feature_scatter"),
-            self.settings.shrinkage,
-        )
+        everyone, sums, scatter, of_client = (_statistic(bundle, name) for name in STATISTICS)
+        scores = class_scores(everyone, sums, scatter, self.settings.shrinkage)
         if scores.weight.shape != bundle.global_head.weight.shape:
             shapes = scores.weight.shape, bundle.global_head.weight.shape
             raise InputError(f"the statistics are for (classes, dimensions) = {shapes[0]}, the heads for {shapes[1]}")
         global_shares = shares(everyone)
-        own = shares(_statistic(bundle, "local_class_counts"), global_shares, self.settings.openness)
-        self._share_ratios = np.exp(own - global_shares)
-        local = self._local(scores, own)
-        self._heads = RowwiseLinear([local, bundle.global_head, scores.under(global_shares, self.settings.temperature)])
-        self._global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (0.5, 0.5)}[
+        own = shares(of_client, global_shares, self.settings.openness)
+        self.share_ratios = np.exp(own - global_shares)
+        self.heads = (
+            self._local(scores, own),
+            bundle.global_head,
+            scores.under(global_shares, self.settings.temperature),
+        )
+        self._logits = RowwiseLinear(self.heads)
+        self.global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (0.5, 0.5)}[
             self.settings.global_heads
         ]
         self._others = OtherParts(bundle, self.settings) if self.settings.is_taken_apart else None
@@ -82,9 +91,9 @@ class CoherentAdapter:
         if isinstance(features, np.ndarray) and features.shape == self._one_sample and features.dtype.kind == "f":
             return self._predict_one(features)
         features_ = as_features(features, width=self.bundle.dimensions)
-        weights, totals, _ = weights_and_totals(self._heads.by_sample(features_))
+        weights, totals, _ = weights_and_totals(self._logits.by_sample(features_))
         # the ratio of two mixtures of the same classes is the mean of their share ratios under one's posterior
-        log_tau = np.log(np.vecdot(weights[:, 2], self._share_ratios) / totals[:, 2])
+        log_tau = np.log(np.vecdot(weights[:, 2], self.share_ratios) / totals[:, 2])
         if self._others is not None:
             log_tau = self._others.evidence(features_, log_tau)
         log_tau = np.clip(log_tau, -self.settings.log_tau_limit, self.settings.log_tau_limit)
@@ -94,7 +103,7 @@ class CoherentAdapter:
             e = self._others.weight(judgements, log_tau)
         self._seen += len(e)
         self._trace = CoherentTrace(e, log_tau, all_external)
-        from_fedavg, from_generative = self._global_weights
+        from_fedavg, from_generative = self.global_weights
         mixed: Floats = (
             (e * from_fedavg / totals[:, 1])[:, None] * weights[:, 1]
             + (e * from_generative / totals[:, 2])[:, None] * weights[:, 2]
@@ -107,14 +116,14 @@ class CoherentAdapter:
         features_ = np.ascontiguousarray(features, dtype=np.float64)
         if not math.isfinite(np.vdot(features_, features_)):
             as_features(features_)  # says what is wrong
-        (local, fedavg, generative), totals, _ = weights_and_totals(self._heads.of_one(features_))
+        (local, fedavg, generative), totals, _ = weights_and_totals(self._logits.of_one(features_))
         local_total, fedavg_total, generative_total = totals.tolist()
         limit = self.settings.log_tau_limit
-        log_tau = float(np.log(np.vecdot(generative, self._share_ratios) / generative_total))
+        log_tau = float(np.log(np.vecdot(generative, self.share_ratios) / generative_total))
         log_tau = min(max(log_tau, -limit), limit)
         self._memory, judgement = regimes.step(self._memory, log_tau, self.settings.forgetting)
         self._seen += 1
-        e, from_fedavg, from_generative = judgement.e, *self._global_weights
+        e, from_fedavg, from_generative = judgement.e, *self.global_weights
         self._trace = e, log_tau, judgement.all_external
         mixed: Floats = (
             e * from_fedavg / fedavg_total * fedavg

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from btfl.adapters.bayesian import BayesianAdapter
 from btfl.adapters.coherent_settings import CoherentSettings
@@ -55,7 +54,7 @@ class OtherParts:
         if self._settings.weight == "expectation":
             share = weight_and_complement(a, b, log_tau)[0]
         else:
-            share = expit(np.log(a / b) - log_tau)
+            share = a / (a + b * np.exp(log_tau))
         return np.asarray(all_external + mixed * share)
 
     def reset(self) -> None:

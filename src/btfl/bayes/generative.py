@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from btfl.checks import finite_array
 from btfl.errors import InputError
@@ -59,7 +58,7 @@ def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right
     variance = max(float(np.trace(covariance)), _LEAST_VARIANCE * mean_square) / dimensions
     floor = variance if variance > 0 else 1.0  # all features are the same number
     shrunk = (1 - shrinkage) * covariance + max(shrinkage, _RIDGE) * floor * np.eye(dimensions)
-    return np.asarray(cho_solve(cho_factor((shrunk + shrunk.T) / 2), right))
+    return np.linalg.solve((shrunk + shrunk.T) / 2, right)
 
 
 def shares(counts: Floats, towards: Floats | None = None, mix: float = 0.0) -> Floats:

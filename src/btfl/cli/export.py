@@ -15,6 +15,7 @@ def export(
     onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="The file to write.")],
     client: Annotated[int | None, typer.Option(help="The client's number; 0 if you say nothing.")] = None,
     recipe: Annotated[str, typer.Option(help="Which training of the run.")] = "fedavg",
+    method: Annotated[str, typer.Option(help="What decides: btfl, or coherent (ours).")] = "btfl",
     extractor_only: Annotated[
         bool,
         typer.Option(
@@ -25,20 +26,30 @@ def export(
     """Write a client as ONNX, to run in onnxruntime without torch.
 
     One graph: `images` (n, height, width, channels), uint8, and `state` (a, b), beginning with (1, 1), go in;
-    `probabilities`, `e`, `event` and `new_state` come out. Hand `new_state` back with the next images.
+    `probabilities`, `e`, `event` and `new_state` come out. Hand `new_state` back with the next images. With
+    `--method coherent` the state has four numbers, beginning with (0, 0, 1, 1), and `all_external` comes out, the
+    probability that the stream has turned external, in place of `event`.
 
     Examples:
 
     `btfl export runs/demo --client 3 --onnx client.onnx`
+
+    `btfl export runs/demo --method coherent --onnx client.onnx`
 
     `btfl export runs/demo --onnx extractor.onnx --extractor-only`
     """
     from btfl.export import need_onnx
 
     need_onnx()
+    from btfl.adapters.coherent_settings import CoherentSettings
+    from btfl.bayes.settings import BayesianSettings
+    from btfl.errors import UnknownNameError
     from btfl.export.clients import find_client
     from btfl.export.write import export_split, export_whole
 
+    known: dict[str, BayesianSettings | CoherentSettings] = {"btfl": BayesianSettings(), "coherent": CoherentSettings()}
+    if method not in known:
+        raise UnknownNameError("method that can be exported", method, known)
     found = find_client(source, client, recipe)
-    for path in export_split(found, onnx) if extractor_only else [export_whole(found, onnx)]:
+    for path in export_split(found, onnx) if extractor_only else [export_whole(found, onnx, known[method])]:
         typer.echo(path)

@@ -11,19 +11,18 @@ The same steps as ``btfl.bayes``, in float64. Two things are said in another way
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from btfl.bayes.likelihood import THRESHOLD
 from btfl.bayes.settings import BayesianSettings
 from btfl.bundle import ClientBundle
 from btfl.errors import InputError
+from btfl.export.nodes import Nodes, double, log_probabilities, model
 
-OPSET, IR_VERSION = 20, 10
 _REACH = 36.0  # of the grid in t: beyond it a Beta(1, 1) has exp(-36) of its mass
 
 
@@ -31,7 +30,7 @@ def decision_graph(bundle: ClientBundle, settings: BayesianSettings | None = Non
     """Give a model with inputs ``features`` (n, d) and ``state`` (2,), for a client and the settings."""
     settings = settings or BayesianSettings()
     _check(settings)
-    g = _Nodes("decision")
+    g = Nodes("decision")
     z = g("Cast", "features", to=TensorProto.DOUBLE)
     log_p, entropies = _heads(g, z, bundle)
     log_q = _likelihoods(g, z, bundle, settings)
@@ -65,18 +64,14 @@ def _check(settings: BayesianSettings) -> None:
             )
 
 
-def _heads(g: _Nodes, z: str, bundle: ClientBundle) -> tuple[str, str]:
+def _heads(g: Nodes, z: str, bundle: ClientBundle) -> tuple[str, str]:
     """Give (n, 2, classes) log-probabilities, personal first, and (n, 2) entropies."""
-    heads = (bundle.personal_head, bundle.global_head)
-    weights = np.concatenate([head.weight for head in heads]).T
-    bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
-    flat = g("Add", g("MatMul", z, g.constant(weights)), g.constant(bias))
-    log_p = g("LogSoftmax", g("Reshape", flat, g.constant([0, 2, bundle.classes], np.int64)), axis=-1)
+    log_p = log_probabilities(g, z, (bundle.personal_head, bundle.global_head))
     total = g("ReduceSum", g("Mul", g("Exp", log_p), log_p), g.constant([2], np.int64), keepdims=0)
     return log_p, g("Max", g("Neg", total), g.constant(0.0))
 
 
-def _likelihoods(g: _Nodes, z: str, bundle: ClientBundle, settings: BayesianSettings) -> str:
+def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BayesianSettings) -> str:
     """Give (n, 2) log-likelihoods, local first; exact sums, as in the library."""
     everyone = bundle.global_likelihood
     if settings.global_from == "others":
@@ -87,7 +82,7 @@ def _likelihoods(g: _Nodes, z: str, bundle: ClientBundle, settings: BayesianSett
     return g("Add", g("MatMul", bits, g.constant(odds)), g.constant([offset for offset, _ in pairs]))
 
 
-def _events(g: _Nodes, log_tau: str, excess: str, settings: BayesianSettings) -> tuple[str, str]:
+def _events(g: Nodes, log_tau: str, excess: str, settings: BayesianSettings) -> tuple[str, str]:
     """Give (n, 2) counts of external and internal events, and ``event``: +1, -1 or 0 for each sample."""
     if settings.use_entropy:  # three signs must agree: (+, -, +) is internal, (-, +, -) external
         signs = g("Sign", g("Concat", log_tau, excess, axis=1))
@@ -100,9 +95,9 @@ def _events(g: _Nodes, log_tau: str, excess: str, settings: BayesianSettings) ->
     return counts, g("Cast", event, to=TensorProto.INT8, output="event")
 
 
-def _memory(g: _Nodes, counts: str, settings: BayesianSettings) -> str:
+def _memory(g: Nodes, counts: str, settings: BayesianSettings) -> str:
     """Give (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards."""
-    body = _Nodes("memory")
+    body = Nodes("memory")
     raised = body("Add", "before", "count" if settings.use_history else body.constant([0.0, 0.0]))
     total = body("ReduceSum", raised, keepdims=1)
     share = body("Div", body("Mul", body.constant(settings.prune_to), raised), total)
@@ -110,15 +105,15 @@ def _memory(g: _Nodes, counts: str, settings: BayesianSettings) -> str:
     too_long = body("Greater", total, body.constant(settings.prune_above))
     body("Where", too_long, pruned, raised, output="after")
     body("Identity", "after" if settings.count == "before" else "before", output="used_now")
-    pair = [_double("before", 2), _double("count", 2)]
-    graph = helper.make_graph(body.nodes, "memory", pair, [_double("after", 2), _double("used_now", 2)])
+    pair = [double("before", 2), double("count", 2)]
+    graph = helper.make_graph(body.nodes, "memory", pair, [double("after", 2), double("used_now", 2)])
     used = "used"
     g.nodes.append(helper.make_node("Scan", ["state", counts], ["new_state", used], body=graph, num_scan_inputs=1))
     return used
 
 
 def _rectified(
-    g: _Nodes, log_q: str, entropies: str, means: NDArray[np.float64], d: int, settings: BayesianSettings
+    g: Nodes, log_q: str, entropies: str, means: NDArray[np.float64], d: int, settings: BayesianSettings
 ) -> str:
     """Give (n, 1) log tau_hat."""
     if not settings.use_characteristic:
@@ -132,7 +127,7 @@ def _rectified(
     return g("Clip", ratio, g.constant(-limit), g.constant(limit))
 
 
-def _expectation(g: _Nodes, used: str, log_tau_hat: str, settings: BayesianSettings) -> str:
+def _expectation(g: Nodes, used: str, log_tau_hat: str, settings: BayesianSettings) -> str:
     """Give (n, 1) weights of the global head."""
     # logit(m) has a variance of about 1/a + 1/b, at least 4/lambda: a longer memory needs a finer grid
     step = min(0.5, 1.25 / math.sqrt(settings.prune_above))
@@ -144,33 +139,6 @@ def _expectation(g: _Nodes, used: str, log_tau_hat: str, settings: BayesianSetti
     return g("ReduceSum", g("Mul", density, m_hat), g.constant([1], np.int64), keepdims=1)
 
 
-class _Nodes:
-    """Nodes in order; calling it adds one and gives the name of its result."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name  # begins every result's name: those of a body may not hide those of the graph around it
-        self.nodes: list[onnx.NodeProto] = []
-
-    def __call__(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        output = output or f"{self.name}_{operator.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
-        return output
-
-    def constant(self, value: Any, dtype: type = np.float64) -> str:
-        return self("Constant", value=numpy_helper.from_array(np.array(value, dtype=dtype)))
-
-
-def _double(name: str, *shape: int | str) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.DOUBLE, list(shape))
-
-
-def _model(g: _Nodes, bundle: ClientBundle) -> onnx.ModelProto:
-    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", bundle.dimensions])
-    outputs = [
-        _double("probabilities", "batch", bundle.classes),
-        _double("e", "batch"),
-        helper.make_tensor_value_info("event", TensorProto.INT8, ["batch"]),
-        _double("new_state", 2),
-    ]
-    graph = helper.make_graph(g.nodes, "btfl", [features, _double("state", 2)], outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+def _model(g: Nodes, bundle: ClientBundle) -> onnx.ModelProto:
+    event = helper.make_tensor_value_info("event", TensorProto.INT8, ["batch"])
+    return model(g, bundle, state_size=2, more=[event])

@@ -12,7 +12,7 @@ import onnx
 import torch
 from torch import nn
 
-from btfl.export.decision import IR_VERSION, OPSET
+from btfl.export.nodes import IR_VERSION, OPSET
 from btfl.models import Network
 from btfl.recipes.images import scaled
 

@@ -7,17 +7,28 @@ from pathlib import Path
 import onnx
 from onnx import compose
 
+from btfl.adapters.coherent import STATISTICS
+from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.bayes.settings import BayesianSettings
 from btfl.bundle import ClientBundle
 from btfl.client import DeployedClient
+from btfl.export.coherent import coherent_graph
 from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
 from btfl.storage import write_atomically
 
 
-def export_whole(client: DeployedClient, path: str | Path, settings: BayesianSettings | None = None) -> Path:
-    """Write one graph: ``images`` and ``state`` in; ``probabilities``, ``e``, ``event`` and ``new_state`` out."""
-    decision = decision_graph(client.bundle, settings)  # first: it refuses at once what cannot be exported
+def export_whole(
+    client: DeployedClient, path: str | Path, settings: BayesianSettings | CoherentSettings | None = None
+) -> Path:
+    """Write one graph: ``images`` and ``state`` in; ``probabilities``, ``e``, more, and ``new_state`` out.
+
+    The settings choose the method, the paper's or the coherent one; more is the paper's ``event``, or ``all_external``.
+    """
+    if isinstance(settings, CoherentSettings):
+        decision = coherent_graph(client.bundle, settings)
+    else:
+        decision = decision_graph(client.bundle, settings)  # first: it refuses at once what cannot be exported
     extractor = extractor_graph(client.extractor(), client.model["image_shape"])
     whole = compose.merge_models(
         compose.add_prefix(extractor, "extractor_", rename_inputs=False, rename_outputs=False),
@@ -31,7 +42,8 @@ def export_whole(client: DeployedClient, path: str | Path, settings: BayesianSet
 def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
     """Write the extractor's graph, and beside it the bundle, in a folder that ends in ``-bundle``.
 
-    The bundle leaves out ``statistics``, which other methods need: they hold features of the client's training set.
+    Of the bundle's statistics only sums go with it: the others, which some methods need, hold features of the client's
+    training set.
     """
     path = Path(path)
     bundle, folder = client.bundle, path.with_name(f"{path.stem}-bundle")
@@ -43,6 +55,7 @@ def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
         bundle.global_likelihood,
         bundle.local_entropy,
         bundle.global_entropy,
+        {name: bundle.statistics[name] for name in STATISTICS if name in bundle.statistics},
         metadata=bundle.metadata,
     ).save(folder)
     return path, folder

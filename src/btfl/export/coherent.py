@@ -1,0 +1,72 @@
+"""The coherent method's decision as an ONNX graph: features and four numbers of memory in, and out again.
+
+The same steps as ``btfl.adapters.coherent`` and ``btfl.bayes.regimes``, in float64; the memory is a ``Scan`` over the
+samples of a batch. There is no integral to approximate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from btfl.adapters.coherent import CoherentAdapter
+from btfl.adapters.coherent_settings import CoherentSettings
+from btfl.bundle import ClientBundle
+from btfl.errors import InputError
+from btfl.export.nodes import Nodes, double, log_probabilities, model
+
+
+def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = None) -> onnx.ModelProto:
+    """Give a model with inputs ``features`` (n, d) and ``state`` (4,): ``internal``, ``mixture``, ``a`` and ``b``.
+
+    The state begins as (0, 0, 1, 1).
+    """
+    adapter = CoherentAdapter(bundle, settings)
+    if adapter.settings.is_taken_apart:
+        raise InputError("only the method's own evidence, memory and weight can be exported, not those of an ablation")
+    g = Nodes("decision")
+    z = g("Cast", "features", to=TensorProto.DOUBLE)
+    probabilities = g("Exp", log_probabilities(g, z, adapter.heads))
+    generative = g("Gather", probabilities, g.constant(2, np.int64), axis=1)
+    limit = g.constant(adapter.settings.log_tau_limit)
+    ratio = g("Log", g("MatMul", generative, g.constant(adapter.share_ratios[:, None])))
+    log_tau = g("Clip", ratio, g("Neg", limit), limit)
+    _memory(g, log_tau, adapter.settings.forgetting)
+
+    e = g("Unsqueeze", "e", g.constant([1], np.int64))
+    weights = g("Concat", g("Sub", g.constant(1.0), e), g("Mul", e, g.constant(adapter.global_weights)), axis=1)
+    mixed = g("Mul", g("Unsqueeze", weights, g.constant([2], np.int64)), probabilities)
+    g("ReduceSum", mixed, g.constant([1], np.int64), keepdims=0, output="probabilities")
+    return model(g, bundle, state_size=4, more=[double("all_external", "batch")])
+
+
+def _memory(g: Nodes, log_tau: str, forgetting: float) -> None:
+    """Give ``e`` and ``all_external`` (n,) each, and ``new_state`` (4,)."""
+    body = Nodes("memory")
+    one, fade = body.constant([1.0]), body.constant([forgetting])
+    internal, mixture, a, b = (body("Gather", "before", body.constant([n], np.int64), axis=0) for n in range(4))
+    # log(m + (1 - m) tau) and r, scaled by max(1, tau) so that nothing overflows
+    top = body("Relu", "log_tau")
+    external = body("Mul", a, body("Exp", body("Neg", top)))
+    evidence = body("Add", external, body("Mul", b, body("Exp", body("Sub", "log_tau", top))))
+    log_evidence = body("Add", top, body("Log", body("Div", evidence, body("Add", a, b))))
+    share = body("Div", external, evidence)
+    internal = body("Add", body("Mul", fade, internal), "log_tau")
+    mixture = body("Add", body("Mul", fade, mixture), log_evidence)
+    regimes = body("Softmax", body("Concat", internal, mixture, body.constant([0.0]), axis=0), axis=0)
+    mixed, all_external = (body("Gather", regimes, body.constant([n], np.int64), axis=0) for n in (1, 2))
+    body("Add", all_external, body("Mul", mixed, share), output="e_now")
+    body("Identity", all_external, output="all_external_now")
+    counted = [
+        body("Add", one, body("Add", body("Mul", fade, body("Sub", count, one)), new))
+        for count, new in ((a, share), (b, body("Sub", one, share)))
+    ]
+    body("Concat", internal, mixture, *counted, axis=0, output="after")
+    inputs = [double("before", 4), double("log_tau", 1)]
+    outputs = [double("after", 4), double("e_now", 1), double("all_external_now", 1)]
+    graph = helper.make_graph(body.nodes, "memory", inputs, outputs)
+    columns = ["e_column", "all_external_column"]
+    g.nodes.append(helper.make_node("Scan", ["state", log_tau], ["new_state", *columns], body=graph, num_scan_inputs=1))
+    for column in columns:
+        g("Squeeze", column, g.constant([1], np.int64), output=column.removesuffix("_column"))

@@ -1,0 +1,55 @@
+"""What both decision graphs are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from btfl.bundle import ClientBundle
+from btfl.heads import LinearHead
+
+OPSET, IR_VERSION = 20, 10
+
+
+class Nodes:
+    """Nodes in order; calling it adds one and gives the name of its result."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name  # begins every result's name: those of a body may not hide those of the graph around it
+        self.nodes: list[onnx.NodeProto] = []
+
+    def __call__(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """Add a node."""
+        output = output or f"{self.name}_{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
+
+    def constant(self, value: Any, dtype: type = np.float64) -> str:
+        """Add a constant."""
+        return self("Constant", value=numpy_helper.from_array(np.array(value, dtype=dtype)))
+
+
+def double(name: str, *shape: int | str) -> onnx.ValueInfoProto:
+    """Describe an input or output of doubles."""
+    return helper.make_tensor_value_info(name, TensorProto.DOUBLE, list(shape))
+
+
+def log_probabilities(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
+    """Give (n, heads, classes) log-probabilities."""
+    weights = np.concatenate([head.weight for head in heads]).T
+    bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
+    flat = g("Add", g("MatMul", features, g.constant(weights)), g.constant(bias))
+    return g("LogSoftmax", g("Reshape", flat, g.constant([0, len(heads), heads[0].classes], np.int64)), axis=-1)
+
+
+def model(g: Nodes, bundle: ClientBundle, state_size: int, more: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:
+    """Make a model of the nodes: features and state in; probabilities, e, more, and the new state out."""
+    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", bundle.dimensions])
+    outputs = [double("probabilities", "batch", bundle.classes), double("e", "batch"), *more]
+    inputs = [features, double("state", state_size)]
+    graph = helper.make_graph(g.nodes, "btfl", inputs, [*outputs, double("new_state", state_size)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
