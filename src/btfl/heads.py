@@ -13,6 +13,7 @@ from btfl.checks import finite_array
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
+_LARGE_LOGIT = 100.0
 HeadLike = Union["LinearHead", ArrayLike, tuple[ArrayLike, ArrayLike | None]]
 """A head, a (classes, dimensions) matrix, or a pair (weight, bias)."""
 
@@ -84,6 +85,11 @@ class RowwiseLinear:
         if any(head.bias is not None for head in heads):
             self._bias = np.concatenate([np.zeros(h.classes) if h.bias is None else h.bias for h in heads])
         self._shape = (len(heads), heads[0].classes)
+        # |w z + c| <= |w| |z| + |c|: logits of features shorter than this stay below the limit
+        longest = float(np.sqrt((self._weights**2).sum(axis=0).max()))
+        offset = 0.0 if self._bias is None else float(np.abs(self._bias).max())
+        self.large_above = (_LARGE_LOGIT - offset) * abs(_LARGE_LOGIT - offset) / max(longest, 1e-100) ** 2
+        """The squared length of features from which on logits may be too large for a plain exponential."""
 
     def __call__(self, features: Floats) -> Floats:
         """Give (heads, samples, classes) logits."""
@@ -95,6 +101,11 @@ class RowwiseLinear:
         if self._bias is not None:
             flat += self._bias
         return flat.reshape(len(features), *self._shape)
+
+    def large(self, features: Floats) -> NDArray[np.bool_] | None:
+        """Say which samples may have logits too large for a plain exponential, in the shape of ``by_sample``."""
+        found: NDArray[np.bool_] = np.vecdot(features, features) > self.large_above
+        return found[:, None, None] if found.any() else None
 
     def of_one(self, features: Floats) -> Floats:
         """Give (heads, classes) logits of a single sample, shape (1, dimensions)."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from btfl import BayesianAdapter, BayesianSettings, ClientBundle, Trace
-from btfl.bayes.evidence import entropy, log_softmax, weights_and_entropy
+from btfl.bayes.evidence import entropy, entropy_of_parts, log_softmax, softmax_parts
 from btfl.errors import InputError
 from making import make_bundle, make_stream
 
@@ -130,8 +130,18 @@ def test_a_prediction_is_its_owners() -> None:
 @given(st.integers(0, 50), st.integers(1, 40), st.sampled_from([0.0, 0.1, 3.0, 1e3, 1e100]))
 def test_one_exponential_gives_probabilities_and_entropy(seed: int, classes: int, scale: float) -> None:
     logits = np.random.default_rng(seed).normal(size=(6, classes)) * scale
-    weights, totals, found = weights_and_entropy(logits)
+    parts = softmax_parts(logits, np.abs(logits).max(axis=1, keepdims=True) > 100)
+    weights, totals, found = parts[0], parts[1], entropy_of_parts(*parts)
     log_probabilities = log_softmax(logits)
     assert weights / totals[:, None] == pytest.approx(np.exp(log_probabilities), abs=1e-14)
     assert found == pytest.approx(entropy(log_probabilities), abs=1e-12)
     assert (found >= 0).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e3, 1e6])
+def test_large_features_among_small_ones_do_not_overflow(scale: float) -> None:
+    bundle = make_bundle()
+    stream = make_stream(bundle, 60)
+    stream[::7] *= scale
+    assert_same_bits(bundle, stream, BayesianSettings())
+    assert BayesianAdapter(bundle).predict(stream).sum(axis=1) == pytest.approx(1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.bayes import memory
-from btfl.bayes.evidence import log_rectified_ratio, log_softmax, weights_and_entropy
+from btfl.bayes.evidence import entropy_of_parts, log_rectified_ratio, log_softmax, softmax_parts
 from btfl.bayes.expectation import SMALLEST_PARAMETER, weight_and_complement
 from btfl.bayes.likelihood import THRESHOLD
 from btfl.bayes.settings import BayesianSettings
@@ -96,8 +96,9 @@ class BayesianAdapter:
             return self._predict_one(features)
         features_ = as_features(features, width=self.bundle.dimensions)
         logits = self._heads.by_sample(features_)
-        weights, totals, entropies = weights_and_entropy(logits)
-        local_entropy, global_entropy = np.ascontiguousarray(entropies.T)
+        parts = softmax_parts(logits, self._heads.large(features_))
+        weights, totals, _ = parts
+        local_entropy, global_entropy = np.ascontiguousarray(entropy_of_parts(*parts).T)
         log_q_local, log_q_global = np.ascontiguousarray((self._offsets + (features_ > THRESHOLD) @ self._odds).T)
         log_tau = log_q_local - log_q_global
         local_excess, global_excess = local_entropy - self._local_mean, global_entropy - self._global_mean
@@ -122,18 +123,23 @@ class BayesianAdapter:
     def _predict_one(self, features: NDArray[np.floating[Any]]) -> Floats:
         """Do the same for a single sample, to the bit, without arrays of one element."""
         features_ = np.ascontiguousarray(features, dtype=np.float64)
-        if not math.isfinite(np.vdot(features_, features_)):
+        length = float(np.vdot(features_, features_))
+        if not math.isfinite(length):
             as_features(features_)  # says what is wrong
-        (personal, everyone), totals, entropies = weights_and_entropy(self._heads.of_one(features_))
-        local_entropy, global_entropy = entropies.tolist()
+        weights, totals, logits = softmax_parts(self._heads.of_one(features_), length > self._heads.large_above)
+        local_total, global_total = totals.tolist()
+        local_log, global_log = np.log(totals).tolist()
+        local_product, global_product = np.vecdot(weights, logits).tolist()
+        local_entropy = max(local_log - local_product / local_total, 0.0)
+        global_entropy = max(global_log - global_product / global_total, 0.0)
         # every partial sum of this product is exact (see log_odds), so it needs no order of its own
         log_q_local, log_q_global = ((features_ > THRESHOLD).dot(self._odds)[0] + self._offsets).tolist()
         self._trace, self._memory = self._single.judge(
             self._memory, log_q_local, log_q_global, local_entropy, global_entropy
         )
         self._seen += 1
-        e, (local_total, global_total) = self._trace.e, totals.tolist()
-        mixed: Floats = e / global_total * everyone + (1.0 - e) / local_total * personal
+        e = self._trace.e
+        mixed: Floats = e / global_total * weights[1] + (1.0 - e) / local_total * weights[0]
         return mixed[None]
 
     def _expectation(self, a: Floats, b: Floats, log_tau_hat: Floats) -> Floats:

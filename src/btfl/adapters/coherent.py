@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from btfl.adapters.coherent_parts import OtherParts
 from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.bayes import regimes
-from btfl.bayes.evidence import weights_and_totals
+from btfl.bayes.evidence import softmax_parts
 from btfl.bayes.generative import class_scores, shares
 from btfl.bundle import ClientBundle
 from btfl.checks import as_features
@@ -91,7 +91,7 @@ class CoherentAdapter:
         if isinstance(features, np.ndarray) and features.shape == self._one_sample and features.dtype.kind == "f":
             return self._predict_one(features)
         features_ = as_features(features, width=self.bundle.dimensions)
-        weights, totals, _ = weights_and_totals(self._logits.by_sample(features_))
+        weights, totals, _ = softmax_parts(self._logits.by_sample(features_), self._logits.large(features_))
         # the ratio of two mixtures of the same classes is the mean of their share ratios under one's posterior
         log_tau = np.log(np.vecdot(weights[:, 2], self.share_ratios) / totals[:, 2])
         if self._others is not None:
@@ -114,9 +114,11 @@ class CoherentAdapter:
     def _predict_one(self, features: NDArray[np.floating[Any]]) -> Floats:
         """Do the same for a single sample, to the bit, without arrays of one element."""
         features_ = np.ascontiguousarray(features, dtype=np.float64)
-        if not math.isfinite(np.vdot(features_, features_)):
+        length = float(np.vdot(features_, features_))
+        if not math.isfinite(length):
             as_features(features_)  # says what is wrong
-        (local, fedavg, generative), totals, _ = weights_and_totals(self._logits.of_one(features_))
+        weights, totals, _ = softmax_parts(self._logits.of_one(features_), length > self._logits.large_above)
+        local, fedavg, generative = weights
         local_total, fedavg_total, generative_total = totals.tolist()
         limit = self.settings.log_tau_limit
         log_tau = float(np.log(np.vecdot(generative, self.share_ratios) / generative_total))

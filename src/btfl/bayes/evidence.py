@@ -25,25 +25,23 @@ def entropy(log_probabilities: Floats) -> Floats:
     return np.asarray(np.maximum(-total, 0.0))
 
 
-def weights_and_entropy(logits: Floats) -> tuple[Floats, Floats, Floats]:
-    """Give weights w and totals S with softmax = w / S along the last axis, and the entropy in nats.
+def softmax_parts(logits: Floats, large: NDArray[np.bool_] | bool | None = None) -> tuple[Floats, Floats, Floats]:
+    """Give weights w, totals S and logits s, so that softmax = w / S along the last axis, with w = exp(s).
 
-    One exponential serves for all: H = log S - sum(w s)/S, with s the logits less their largest.
+    s is the logits themselves; only where they are said to be ``large``, less their largest. Each row is added up on
+    its own (``vecdot``), so that it is the same to the bit in a batch of any size.
     """
-    weights, total, shifted = weights_and_totals(logits)
-    entropy_ = np.log(total) - np.vecdot(weights, shifted) / total
-    return weights, total, np.maximum(entropy_, 0.0)
+    if large is not None and large is not False:
+        logits = logits - np.where(large, np.maximum.reduce(logits, axis=-1, keepdims=True), 0.0)
+    weights: Floats = np.exp(logits)
+    totals: Floats = np.vecdot(weights, _ones(logits.shape[-1]))
+    return weights, totals, logits
 
 
-def weights_and_totals(logits: Floats) -> tuple[Floats, Floats, Floats]:
-    """Give weights w and totals S with softmax = w / S along the last axis, and the logits s less their largest.
-
-    Each row is added up on its own (``vecdot``), so that it is the same to the bit in a batch of any size.
-    """
-    shifted: Floats = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
-    weights: Floats = np.exp(shifted)
-    total: Floats = np.vecdot(weights, _ones(logits.shape[-1]))
-    return weights, total, shifted
+def entropy_of_parts(weights: Floats, totals: Floats, logits: Floats) -> Floats:
+    """Give the entropy in nats from ``softmax_parts``: H = log S - sum(w s)/S."""
+    entropies: Floats = np.log(totals) - np.vecdot(weights, logits) / totals
+    return np.maximum(entropies, 0.0)
 
 
 @cache

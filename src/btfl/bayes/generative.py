@@ -58,7 +58,7 @@ def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right
     variance = max(float(np.trace(covariance)), _LEAST_VARIANCE * mean_square) / dimensions
     floor = variance if variance > 0 else 1.0  # all features are the same number
     shrunk = (1 - shrinkage) * covariance + max(shrinkage, _RIDGE) * floor * np.eye(dimensions)
-    return np.linalg.solve((shrunk + shrunk.T) / 2, right)
+    return np.asarray(np.linalg.solve((shrunk + shrunk.T) / 2, right), dtype=np.float64)
 
 
 def shares(counts: Floats, towards: Floats | None = None, mix: float = 0.0) -> Floats:
