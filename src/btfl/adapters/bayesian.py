@@ -78,9 +78,8 @@ class BayesianAdapter:
         everyone = bundle.global_likelihood
         if self.settings.global_from == "others":
             everyone = everyone.without(bundle.local_likelihood)
-        local_offset, local_odds = bundle.local_likelihood.log_odds(self.settings.smoothing)
-        global_offset, global_odds = everyone.log_odds(self.settings.smoothing)
-        self._offsets = np.array([local_offset, global_offset])
+        self._local_offset, local_odds = bundle.local_likelihood.log_odds(self.settings.smoothing)
+        self._global_offset, global_odds = everyone.log_odds(self.settings.smoothing)
         self._odds = np.stack([local_odds, global_odds], axis=1)
         self._local_mean = max(bundle.local_entropy, self.settings.entropy_floor)
         self._global_mean = max(bundle.global_entropy, self.settings.entropy_floor)
@@ -99,7 +98,9 @@ class BayesianAdapter:
         parts = softmax_parts(logits, self._heads.large(features_))
         weights, totals, _ = parts
         local_entropy, global_entropy = np.ascontiguousarray(entropy_of_parts(*parts).T)
-        log_q_local, log_q_global = np.ascontiguousarray((self._offsets + (features_ > THRESHOLD) @ self._odds).T)
+        log_q_local, log_q_global = np.ascontiguousarray(((features_ > THRESHOLD) @ self._odds).T)
+        log_q_local += self._local_offset
+        log_q_global += self._global_offset
         log_tau = log_q_local - log_q_global
         local_excess, global_excess = local_entropy - self._local_mean, global_entropy - self._global_mean
 
@@ -133,9 +134,13 @@ class BayesianAdapter:
         local_entropy = max(local_log - local_product / local_total, 0.0)
         global_entropy = max(global_log - global_product / global_total, 0.0)
         # every partial sum of this product is exact (see log_odds), so it needs no order of its own
-        log_q_local, log_q_global = ((features_ > THRESHOLD).dot(self._odds)[0] + self._offsets).tolist()
+        log_q_local, log_q_global = (features_ > THRESHOLD).dot(self._odds)[0].tolist()
         self._trace, self._memory = self._single.judge(
-            self._memory, log_q_local, log_q_global, local_entropy, global_entropy
+            self._memory,
+            log_q_local + self._local_offset,
+            log_q_global + self._global_offset,
+            local_entropy,
+            global_entropy,
         )
         self._seen += 1
         e = self._trace.e
