@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from btfl.bench.cost import measure_run, read_costs
 from btfl.bench.evaluate import SWITCHING
 from btfl.bench.experiment import make_experiment, read_preset
 from btfl.bench.run import BenchRun, run_bench
 from btfl.bench.saved import SavedRun, load_run
-from btfl.bench.speed import measure_speed, read_speed
 from btfl.data.streams import STREAMS
+from btfl.report.cost import cost_tables
 from btfl.report.groups import group_runs
-from btfl.report.speed import speed_tables
 
 DOCS = Path(__file__).parents[2] / "docs" / "results.md"
 SMALL: dict[str, Any] = {
@@ -97,13 +97,14 @@ def test_the_record_says_what_was_run(run: BenchRun) -> None:
 
 
 def test_timings_have_a_file_of_their_own_and_a_table(run: BenchRun, tmp_path: Path) -> None:
-    timings = measure_speed(run.evaluation, tmp_path, samples=4, repeats=2)
-    assert [timing.method for timing in timings] == [name for name in SMALL["methods"] for _ in range(2)]
-    assert all(timing.seconds_per_1000 > 0 and timing.samples == 4 for timing in timings)
-    assert read_speed(tmp_path) == timings
-    assert read_speed(run.folder) == []  # nothing was timed unasked
+    costs = measure_run(run.evaluation, tmp_path, samples=4, repeats=2)
+    assert [cost.method for cost in costs] == ["forward", "fedavg", "btfl", "btfl[test_batch=1]"]  # no oracle
+    assert all(min(cost.seconds_per_1000) > 0 and len(cost.ratios) == 2 for cost in costs)
+    assert costs[0].ratios == [1, 1]
+    assert read_costs(tmp_path) == costs
+    assert read_costs(run.folder) == []  # nothing was timed unasked
     saved = load_run(run.folder)
     (group,) = group_runs([SavedRun(tmp_path, saved.record, saved.rows)])
-    (table,) = speed_tables(group)
-    assert [row.cells[0].text for row in table.rows] == ["FedAvg", "BTFL", "BTFL [test_batch=1]", "Oracle"]
-    assert {row.cells[3].text for row in table.rows} == {"–"}  # the paper timed CIFAR-10, not digits
+    (table,) = cost_tables(group)
+    assert [row.cells[1].text for row in table.rows] == ["bare forward pass", "FedAvg", "BTFL", "BTFL [test_batch=1]"]
+    assert {row.cells[-1].text for row in table.rows} == {"–"}  # the paper timed CIFAR-10, not digits

@@ -10,9 +10,9 @@ import gc
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,21 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from btfl.adapters.heads import Oracle
 from btfl.adapters.registry import find_method
+from btfl.bench.evaluate import Evaluation
 from btfl.bench.made_up import made_up_clients, made_up_images
 from btfl.bench.onnx_paths import ONNX_PATHS, onnx_path
 from btfl.client import DeployedClient
 from btfl.data.source import Images
+from btfl.data.streams import render
+from btfl.engines.pool import one_thread
 from btfl.randomness import generator
 from btfl.recipes.images import to_tensor
+from btfl.storage import read_json, write_json
 
 FORWARD = "forward"
+FILE = "speed.json"  # timings are no function of the settings, so they stay out of a run's results
 BLOCK = 8  # calls in a turn: a device does one thing over and over, and so finds its caches warm
 SLOW_SHARE = 20  # a method that trains at test time sees a twentieth of the samples: it takes that much longer
 Predict = Callable[[Images], NDArray[Any]]
@@ -68,19 +74,33 @@ def measure_costs(
     memory: bool = True,
 ) -> Iterator[Cost]:
     """Time every method with every model on one thread; the bare forward pass comes first."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         for model in models:
-            recipes = [_recipe(name) for name in methods]
+            recipes = [_recipe(name) for name in methods if name not in ONNX_PATHS]
             clients = made_up_clients(model, list(dict.fromkeys(["fedavg", *recipes])))
-            peaks = {
-                name: peak_memory(name, clients[_recipe(name)]) if memory else None for name in (FORWARD, *methods)
-            }
+            clients[FORWARD] = clients["fedavg"]
+            peaks = {name: peak_memory(name, clients[_recipe(name)]) for name in (FORWARD, *methods) if memory}
             for batch in batches:
-                yield from _measure(model, methods, clients, batch, samples, repeats, peaks)
-    finally:
-        torch.set_num_threads(threads)
+                images = made_up_images(max(samples, batch), "stream")
+                yield from _measure(model, methods, clients, images, batch, repeats, peaks)
+
+
+def measure_run(evaluation: Evaluation, folder: Path, samples: int = 160, repeats: int = 3) -> list[Cost]:
+    """Time a run's methods at batch 1 on images of client 0's own stream, and write it down beside the results."""
+    names = [method.name for method in evaluation.methods if not issubclass(method.adapter_class(), Oracle)]
+    clients = {recipe: federation.client(0) for recipe, federation in evaluation.federations.items()}
+    images = render(evaluation.source, evaluation.manifest, 0)["original_ind"].images[:samples]
+    first = next(iter(clients.values()))
+    with one_thread():
+        costs = _measure(first.model["name"], names, {FORWARD: first, **clients}, images, 1, repeats)
+    write_json(folder / FILE, [asdict(cost) for cost in costs])
+    return costs
+
+
+def read_costs(folder: Path) -> list[Cost]:
+    """Read what ``measure_run`` found; empty if nothing was timed."""
+    path = folder / FILE
+    return [Cost(**entry) for entry in read_json(path)] if path.exists() else []
 
 
 def make_path(name: str, client: DeployedClient) -> Predict:
@@ -110,15 +130,18 @@ def make_path(name: str, client: DeployedClient) -> Predict:
 def _measure(
     model: str,
     methods: Sequence[str],
-    clients: dict[str, DeployedClient],
+    clients: Mapping[str, DeployedClient],
+    images: Images,
     batch: int,
-    samples: int,
     repeats: int,
-    peaks: dict[str, float | None],
+    peaks: Mapping[str, float | None] | None = None,
 ) -> list[Cost]:
-    costs = {name: Cost(model, name, _title(name), batch, peak_megabytes=peaks[name]) for name in (FORWARD, *methods)}
+    """Time the methods on clients given by recipe; the bare forward pass is of the one given as ``FORWARD``."""
+    peaks = peaks or {}
+    costs = {
+        name: Cost(model, name, _title(name), batch, peak_megabytes=peaks.get(name)) for name in (FORWARD, *methods)
+    }
     paths = {name: make_path(name, clients[_recipe(name)]) for name in costs}
-    images = made_up_images(max(samples, batch), "stream")
     parts = [images[i : i + batch] for i in range(0, len(images) - batch + 1, batch)]
     slow = [name for name in methods if _is_slow(name)]
     for predict in paths.values():
@@ -174,7 +197,7 @@ def _is_slow(name: str) -> bool:
 
 
 def _recipe(name: str) -> str:
-    return "fedavg" if name == FORWARD or name in ONNX_PATHS else find_method(name).trained_with
+    return FORWARD if name == FORWARD or name in ONNX_PATHS else find_method(name).trained_with
 
 
 def _title(name: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from btfl.bench.cost import measure_run
 from btfl.bench.reproduce import Substitution, plan, read_reproduction, reproduction_names
-from btfl.bench.speed import measure_speed
 from btfl.cli.bench import run_with_progress
 from btfl.cli.report import show_report
 
@@ -36,7 +36,7 @@ def reproduce_and_show(name: str, scale: float, instead: Substitution, out: Path
         console.print(f"run {number} of {len(experiments)}: {run}", highlight=False, markup=False, soft_wrap=True)
         done = run_with_progress(experiment, run, workers, console)
         if found.speed:
-            measure_speed(done.evaluation, run)
+            measure_run(done.evaluation, run)
         folders.append(run)
     # The same figure may stand on several datasets (lambda_s does): side by side then, never averaged.
     show_report(folders, folder, console, apart=True, title=f"{found.name}: {found.title}")

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 
 from btfl.bench.evaluate import SWITCHING
 from btfl.report import formats, overview, tables
+from btfl.report.cost import cost_tables
 from btfl.report.drawing import Drawing, draw
 from btfl.report.figures import accuracy, judgement, weights
 from btfl.report.groups import Group, group_runs, load_runs
 from btfl.report.page import render
-from btfl.report.speed import speed_tables
 from btfl.report.table import Table
 from btfl.storage import write_atomically
 
@@ -102,7 +102,7 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
         f"Mean over clients and {seeds}; whiskers: standard deviation over seeds, where there are several.",
         lambda: accuracy.by_stream(group),
     )  # fmt: skip
-    yield from speed_tables(group)
+    yield from cost_tables(group)
     yield tables.interval_table(group)
     yield tables.paper_table(group)
     yield make(

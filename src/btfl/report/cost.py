@@ -1,18 +1,36 @@
-"""The table of ``btfl speed``: each method beside the bare forward pass, and beside what the paper measured."""
+"""The cost of adapting: each method beside the bare forward pass, and beside what the paper measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from btfl.bench.cost import FORWARD, Cost
+from btfl.bench.cost import FORWARD, Cost, read_costs
 from btfl.report import paper
+from btfl.report.groups import Group
 from btfl.report.table import Cell, Row, Table, number, number_cell, text_cell
 
 
-def cost_table(costs: Sequence[Cost]) -> Table:
+def cost_tables(group: Group) -> list[Table]:
+    """Give the table of what a group of runs measured at batch 1; empty where nothing was timed."""
+    together: dict[str, Cost] = {}
+    for run in group.runs:
+        for cost in read_costs(run.folder):
+            one = together.setdefault(cost.method, replace(cost, seconds_per_1000=[], ratios=[]))
+            one.seconds_per_1000.extend(cost.seconds_per_1000)
+            one.ratios.extend(cost.ratios)
+    if not together:
+        return []
+    as_printed = group.first.record["data"]["source"] == "cifar10"  # the paper timed CIFAR-10 alone
+    table = cost_table(list(together.values()), beside_the_paper=as_printed)
+    return [replace(table, name=group.file("speed"), title=f"{table.title}: {group.label}", headline=True)]
+
+
+def cost_table(costs: Sequence[Cost], *, beside_the_paper: bool = True) -> Table:
     """Give the table for one batch size."""
     batch = costs[0].batch
+    beside_the_paper = beside_the_paper and batch == 1
     rows = []
     for cost in costs:
         theirs, their_btfl = _printed(cost.model, cost.method), _printed(cost.model, "btfl")
@@ -25,8 +43,8 @@ def cost_table(costs: Sequence[Cost]) -> Table:
             _spread(cost.ratios, cost.ratio),
             number_cell(math.nan if cost.peak_megabytes is None else cost.peak_megabytes, 0),
             number_cell(to_btfl, 1),
-            number_cell(theirs / their_btfl if batch == 1 else math.nan, 1),
-            number_cell(theirs if batch == 1 else math.nan),
+            number_cell(theirs / their_btfl if beside_the_paper else math.nan, 1),
+            number_cell(theirs if beside_the_paper else math.nan),
         )
         rows.append(Row(cells, False, cost.method))
     return Table(
@@ -48,6 +66,7 @@ def _spread(values: Sequence[float], middle: float) -> Cell:
 
 
 def _printed(model: str, method: str) -> float:
+    method = method.split("[")[0]
     if method == FORWARD or method not in paper.METHODS:
         return math.nan
     table = paper.speed_table()
