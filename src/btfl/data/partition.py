@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -81,7 +82,11 @@ class Partition:
     @property
     def copies(self) -> int:
         """How many pool images are exact copies of an earlier one."""
-        return int((self.copies_of != np.arange(len(self.copies_of))).sum())
+        return len(self._copies)
+
+    @cached_property
+    def _copies(self) -> Indices:
+        return _later_copies(self.copies_of)
 
     def part_at(self, client: int, round_: int) -> ClientPart:
         """Give the split the client trains on in a round: always the same one, unless it is redrawn."""
@@ -92,7 +97,7 @@ class Partition:
     def redraw(self, client: int, *purpose: str | int) -> ClientPart:
         """Draw a fresh split of a client's part (only the leaking, published procedure does this)."""
         rng = generator(self.seed, "redraw", client, *purpose)
-        return _split(self.parts[client].everything, self.copies_of, rng)
+        return _split(self.parts[client].everything, self.copies_of, self._copies, rng)
 
 
 def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Partition:
@@ -111,8 +116,9 @@ def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Pa
         "shards": lambda: _shards(source.pool.labels[originals], settings, rng),
         "domain": lambda: _by_domain(source, originals, settings, rng),
     }[settings.kind]
+    copies = _later_copies(copies_of)
     parts = tuple(
-        _split(np.sort(originals[owned]), copies_of, generator(seed, "split", client))
+        _split(np.sort(originals[owned]), copies_of, copies, generator(seed, "split", client))
         for client, owned in enumerate(deal())
     )
     return Partition(settings, seed, parts, copies_of)
@@ -194,14 +200,17 @@ def _by_domain(
     return parts
 
 
-def _split(owned: Indices, copies_of: Indices, rng: np.random.Generator) -> ClientPart:
-    """Split a client's part 60 / 20 / 20, each copy on the side of the image it copies."""
+def _later_copies(copies_of: Indices) -> Indices:
+    return np.flatnonzero(copies_of != np.arange(len(copies_of)))
+
+
+def _split(owned: Indices, copies_of: Indices, copies: Indices, rng: np.random.Generator) -> ClientPart:
+    """Split a client's part 60 / 20 / 20, each of the pool's ``copies`` on the side of the image it copies."""
     originals = rng.permutation(np.unique(copies_of[owned]))
     first = min(max(round(SHARES[0] * len(originals)), 1), len(originals) - 2)
     second = min(max(first + round(SHARES[1] * len(originals)), first + 1), len(originals) - 1)
     sides = np.split(originals, [first, second])
-    if len(np.unique(copies_of[owned])) < len(copies_of):
-        copies = np.flatnonzero(copies_of != np.arange(len(copies_of)))
+    if len(copies):
         sides = [np.concatenate([side, copies[np.isin(copies_of[copies], side)]]) for side in sides]
     train, validation, test = (np.sort(side) for side in sides)
     return ClientPart(train, validation, test)
