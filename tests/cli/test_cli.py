@@ -6,14 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pandas as pd
 import pytest
 
-from btfl.cli import main
-
+Said = Callable[..., str]
 ROOT = Path(__file__).parents[2]
 FAST = ["--set", "training.rounds=2", "--set", "training.local_epochs=1", "--clients", "4", "--workers", "1"]
 
@@ -25,28 +24,6 @@ def in_a_process(*words: str, folder: Path) -> str:
     assert "Traceback" not in done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-class Said(Protocol):
-    """What the command line prints, and whether it ended well; in this process, since importing torch takes seconds."""
-
-    def __call__(self, *words: str, ok: bool = True) -> str: ...
-
-
-@pytest.fixture
-def btfl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Said:
-    def say(*words: str, ok: bool = True) -> str:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        monkeypatch.setattr(sys, "argv", ["btfl", *words])
-        monkeypatch.setenv("COLUMNS", "100")
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        said = capfd.readouterr()
-        assert (stopped.value.code in (0, None)) == ok, said.out + said.err
-        return said.out + said.err
-
-    return say
 
 
 def test_the_demo_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
@@ -103,6 +80,13 @@ def test_an_experiment_from_a_file(tmp_path: Path, btfl: Said) -> None:
         (["bench", "nowhere.toml"], "does not exist"),
         (["bench", "--dataset", "arrays", "--root", "nowhere.npz", "--model", "cnn"], "nowhere.npz"),
         (["data", "get", "mnist"], "unknown"),
+        (["train", "--preset", "demo", "--recipe", "fedavgg"], "Did you mean fedavg"),
+        (["train", "--preset", "demo", "--set", "training.precision=fp16"], "unknown precision 'fp16'"),
+        (["train", "--preset", "demo", "--set", "training.compile=1"], "compile is true or false"),
+        (["train", "--preset", "demo", "--device", "gpu"], "Did you mean cpu"),
+        (["train", "--preset", "demo", "--min-share", "0"], "a share above 0"),
+        (["bench", "--preset", "demo", "--min-share", "2"], "a share above 0"),
+        (["train", "mine.toml", "--preset", "demo"], "not both"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_no_stack_trace(
@@ -110,14 +94,15 @@ def test_a_mistake_gets_a_sentence_and_no_stack_trace(
 ) -> None:
     said = btfl(*words, ok=False)
     assert expected in " ".join(said.split())
-    assert not list(tmp_path.rglob("*.parquet"))
+    assert not list(tmp_path.rglob("*.parquet")) + list(tmp_path.rglob("*.jsonl"))
 
 
 def test_help_teaches(btfl: Said) -> None:
-    for command in ([], ["demo"], ["bench"], ["methods"], ["data"], ["data", "get"]):
+    for command in ([], ["demo"], ["bench"], ["train"], ["flower", "simulate"], ["methods"], ["data"], ["data", "get"]):
         said = btfl(*command, "--help")
         assert "Usage" in said
     assert "Example" in btfl("bench", "--help")
+    assert "Example" in btfl("train", "--help")
     assert "btfl 0." in btfl("--version")
 
 

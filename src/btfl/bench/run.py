@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,14 @@ from btfl.bench.evaluate import Evaluation, Predictions, evaluate, needed_recipe
 from btfl.bench.experiment import Experiment
 from btfl.bench.results import client_rows, sample_rows, write_table
 from btfl.bench.saved import RECORD, RESULTS, SAMPLES, constants, describe_run
+from btfl.bench.start import Start, digest_note, lay
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
 from btfl.engines.base import Engine
+from btfl.engines.data import FederatedData
+from btfl.engines.federation import run_spec
+from btfl.engines.log import TensorBoardReport, need_tensorboard
 from btfl.recipes.registry import make_recipe
 from btfl.storage import write_json
 
@@ -50,8 +54,15 @@ def run_bench(
     engine: Engine | None = None,
     watch: Watch | None = None,
     faults: FaultSettings | None = None,
+    tensorboard: bool = False,
+    start: Start | None = None,
 ) -> BenchRun:
-    """Do everything an experiment asks for; what is already in the folder is not done again."""
+    """Do everything an experiment asks for; what is already in the folder is not done again.
+
+    With a ``start`` nothing is trained: the weights are taken from there.
+    """
+    if tensorboard:
+        need_tensorboard()
     folder = Path(folder)
     watch = watch or (lambda recipe, event: None)
     data = load_data(experiment)
@@ -61,19 +72,21 @@ def run_bench(
 
     federations: dict[str, TrainedFederation] = {}
     for name in needed_recipes(methods):
-        recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
-        federations[name] = train_federation(
-            recipe,
+        federations[name] = train_recipe(
+            name,
+            experiment,
             data,
             engine or LocalEngine(workers),
-            folder=folder / "training" / name,
-            report=partial(watch, name),
+            folder,
+            watch=watch,
             faults=faults,
+            tensorboard=tensorboard,
+            start=start,
         )
 
     methods, left_out = suitable(methods, federations)
     manifest.save(folder)
-    notes = (*_copies(partition.copies, manifest.left_out), *left_out)
+    notes = (*_copies(partition.copies, manifest.left_out), *left_out, *_start_notes(start, federations))
     record = describe_run(experiment, source, manifest, methods, notes)
     predictions: list[Predictions] = []
     evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
@@ -86,6 +99,46 @@ def run_bench(
     write_table(rows, folder / RESULTS)
     write_json(folder / RECORD, record)  # last: a folder that has it is complete
     return BenchRun(experiment, folder, source, manifest, rows, record, evaluation)
+
+
+def train_recipe(
+    name: str,
+    experiment: Experiment,
+    data: FederatedData,
+    engine: Engine,
+    folder: Path,
+    *,
+    watch: Watch,
+    faults: FaultSettings | None = None,
+    tensorboard: bool = False,
+    start: Start | None = None,
+) -> TrainedFederation:
+    """Train one recipe of an experiment, in a folder of its own inside the run's; go on or load it if it is there."""
+    source, place = data.source, training_folder(folder, name)
+    recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
+    if start is not None:
+        lay(start, name, run_spec(recipe, data), place)
+    with ExitStack() as stack:
+        board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
+
+        def report(event: Event) -> None:
+            watch(name, event)
+            if board is not None:
+                board(event)
+
+        return train_federation(recipe, data, engine, folder=place, report=report, faults=faults)
+
+
+def training_folder(folder: Path, recipe: str) -> Path:
+    """Give where a run keeps the training of a recipe."""
+    return folder / "training" / recipe
+
+
+def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederation]) -> list[str]:
+    if start is None:
+        return []
+    found = [digest_note(start, recipe, federation) for recipe, federation in federations.items()]
+    return [f"Trained weights are those of {start.name}.", *filter(None, found)]
 
 
 def _copies(in_pool: int, in_domain: int) -> list[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from btfl import __version__
-from btfl.cli import data, flower
+from btfl.cli import data, flower, options, zoo
 from btfl.cli.export import export
+from btfl.cli.scenarios import drift, scenarios
 from btfl.cli.speed import speed
+from btfl.cli.train import train
 
 app = typer.Typer(
     name="btfl",
@@ -23,12 +24,12 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
+app.add_typer(zoo.app, name="zoo")
+app.command()(drift)
 app.command()(export)
+app.command()(scenarios)
 app.command()(speed)
-
-Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to train and evaluate with.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the run is kept.")]
-DEFAULT_WORKERS = min(os.cpu_count() or 1, 8)
+app.command()(train)
 
 
 @app.callback(invoke_without_command=True)
@@ -39,7 +40,9 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Say the ve
 
 
 @app.command()
-def demo(out: Out = Path("runs/demo"), workers: Workers = DEFAULT_WORKERS, seed: int = 0) -> None:
+def demo(
+    out: options.Out = Path("runs/demo"), workers: options.Workers = options.DEFAULT_WORKERS, seed: int = 0
+) -> None:
     """Train a small federation on handwritten digits and compare the methods on its five streams.
 
     Nothing is downloaded; it takes about half a minute and ends with a table and a report.
@@ -54,58 +57,66 @@ def demo(out: Out = Path("runs/demo"), workers: Workers = DEFAULT_WORKERS, seed:
 
 @app.command()
 def bench(
-    experiment: Annotated[
-        Path | None, typer.Argument(metavar="[EXPERIMENT.toml]", help="An experiment written down as TOML.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="An experiment that comes with btfl: demo, quick, ...")] = None,
-    dataset: Annotated[str | None, typer.Option(help="The dataset; see `btfl data list`.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Where the dataset is, if not in the cache.")] = None,
-    shift: Annotated[str | None, typer.Option(help="The other domain: a name, a file, or `none`.")] = None,
-    model: Annotated[str | None, typer.Option(help="cnn, resnet20, cct4, mlp, or your own `module:Factory`.")] = None,
-    clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Dirichlet parameter: the smaller, the more clients differ.")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of training.")] = None,
-    split: Annotated[str | None, typer.Option(help="honest, or redrawn (the published, leaking procedure).")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="A method to compare; may be given several times.")] = None,
-    seed: Annotated[int | None, typer.Option(help="What every random choice follows from.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, `training.batch=64` say."),
-    ] = None,
-    out: Out = None,
-    workers: Workers = DEFAULT_WORKERS,
+    experiment: options.ExperimentFile = None,
+    preset: options.Preset = None,
+    dataset: options.Dataset = None,
+    root: options.Root = None,
+    shift: options.Shift = None,
+    model: options.Model = None,
+    clients: options.Clients = None,
+    alpha: options.Alpha = None,
+    rounds: options.Rounds = None,
+    split: options.Split = None,
+    method: options.Methods = None,
+    seed: options.Seed = None,
+    option: options.Settings = None,
+    out: options.Out = None,
+    workers: options.Workers = options.DEFAULT_WORKERS,
+    device: options.Device = "cpu",
+    min_share: options.MinShare = 0.5,
+    smallest_cohort: options.SmallestCohort = 2,
+    tensorboard: options.TensorBoard = False,
+    start: options.From = None,
 ) -> None:
     """Train what the methods need, run them on the five streams of every client, and show the table.
 
     An experiment is read from a TOML file or a preset; options change single settings of it. A run that was
-    interrupted goes on where it stopped.
+    interrupted goes on where it stopped. With `--from` nothing is trained: the experiment and the weights are those of
+    an entry of the zoo (`btfl zoo list`) or of another run, and options choose methods and streams.
 
     Examples:
 
     `btfl bench --preset quick`
 
+    `btfl bench --from runs/quick --method btfl --method "btfl[prune_above=5]" --out runs/lambda`
+
     `btfl bench --dataset arrays --root mine.npz --model cnn --clients 10 --rounds 20`
 
     `btfl bench --preset demo --method btfl --method "btfl[count=after]" --method my_module:MyAdapter`
     """
-    from btfl.cli.bench import collect, run_and_show
+    from btfl.cli.bench import run_and_show
+    from btfl.cli.collect import collect
+    from btfl.engines import FaultSettings, LocalEngine
 
-    given: dict[str, Any] = {
-        "dataset": dataset,
-        "root": root,
-        "shift": shift,
-        "model": model,
-        "clients": clients,
-        "alpha": alpha,
-        "split": split,
-        "methods": tuple(method) if method else None,
-        "seed": seed,
-        "training.rounds": rounds,
-    }
-    chosen = collect(experiment, preset, {k: v for k, v in given.items() if v is not None}, option or [])
-    run_and_show(chosen, out or Path("runs") / chosen.name, workers)
+    chosen = collect(
+        experiment,
+        preset,
+        option,
+        dataset=dataset,
+        root=root,
+        shift=shift,
+        model=model,
+        clients=clients,
+        alpha=alpha,
+        rounds=rounds,
+        split=split,
+        methods=method,
+        seed=seed,
+        start=start,
+    )
+    engine, faults = LocalEngine(workers, device), FaultSettings(min_share, smallest_cohort=smallest_cohort)
+    name = chosen.name if start is None else f"{chosen.name}-from-{Path(start.partition(':')[2] or start).name}"
+    run_and_show(chosen, out or Path("runs") / name, workers, engine, faults, tensorboard=tensorboard, start=start)
 
 
 @app.command()
@@ -158,11 +169,11 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="Name every table and figure of the paper and stop.")] = False,
     scale: Annotated[float, typer.Option(help="Share of the paper's rounds and images, above 0 and up to 1.")] = 1.0,
     dataset: Annotated[str | None, typer.Option(help="A dataset to take in place of the paper's.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Where the dataset is, if not in the cache.")] = None,
-    shift: Annotated[str | None, typer.Option(help="The other domain: a name, a file, or `none`.")] = None,
+    root: options.Root = None,
+    shift: options.Shift = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; may be given several times.")] = None,
-    out: Out = None,
-    workers: Workers = DEFAULT_WORKERS,
+    out: options.Out = None,
+    workers: options.Workers = options.DEFAULT_WORKERS,
 ) -> None:
     """Run what a table or figure of the paper was made from, at its size or smaller, and make the report.
 

@@ -27,7 +27,7 @@ def export(
 
     One graph: `images` (n, height, width, channels), uint8, and `state` (a, b), beginning with (1, 1), go in;
     `probabilities`, `e`, `event` and `new_state` come out. Hand `new_state` back with the next images. With
-    `--method coherent` the state has four numbers, beginning with (0, 0, 1, 1), and `all_external` comes out, the
+    `--method coherent` the state has four numbers, beginning with (1/3, 1/3, 1, 1), and `all_external` comes out, the
     probability that the stream has turned external, in place of `event`.
 
     Examples:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +45,28 @@ class RunFolder:
 
     def begin(self, spec: Mapping[str, Any]) -> None:
         """Write down what this run is, or make sure that the folder holds a run of the very same kind."""
+        self.check(spec)
+        if not (self.folder / "run.json").exists():
+            write_json(self.folder / "run.json", dict(spec))
+
+    def check(self, spec: Mapping[str, Any]) -> None:
+        """Refuse a folder that holds a run of another kind, and name the differences."""
         path = self.folder / "run.json"
         if not path.exists():
-            write_json(path, dict(spec))
             return
         found = read_json(path)
         if found != dict(spec):
-            differing = sorted(_differences(found, dict(spec)))
+            differing = sorted(differences(found, dict(spec)))
             raise StorageError(
                 f"{self.folder} holds another run; it differs in {', '.join(differing[:6])}. "
                 "Name another folder, or ask for the settings it was started with"
             )
 
-    def save(self, progress: Progress, changed: Mapping[int, Weights]) -> None:
-        """Save the state after a round; ``changed`` are the private states the round has changed."""
+    def save(self, progress: Progress, changed: Mapping[int, Weights]) -> Progress:
+        """Save the state after a round; ``changed`` are the private states the round has changed.
+
+        Given back is the same state with private states that are read from here when they are asked for.
+        """
         for client, private in changed.items():
             save_record(self._private(client, progress.round), "private", PRIVATE_KIND, VERSION, {}, private)
             self._written_in[client] = progress.round
@@ -69,26 +77,44 @@ class RunFolder:
         }
         save_record(self._checkpoint(progress.round), "checkpoint", KIND, VERSION, fields, progress.shared)
         self._sweep()
+        return replace(progress, private=_PrivateStates(self, self._written_in))
 
-    def load(self) -> Progress | None:
-        """Load the newest checkpoint that is whole, or nothing if there is none yet."""
+    def load(self, warn: Callable[[int, str], None] = lambda round_, sentence: None) -> Progress | None:
+        """Load the newest checkpoint that is whole, or nothing if there is none yet.
+
+        ``warn`` is told of each round whose checkpoint cannot be used, and why.
+        """
         rounds = sorted(self._rounds(), reverse=True)
         for number in rounds:
             try:
                 fields, shared = load_record(self._checkpoint(number), "checkpoint", KIND, VERSION)
                 written_in = {int(client): int(round_) for client, round_ in fields["private"].items()}
-                private = {
-                    client: load_record(self._private(client, round_), "private", PRIVATE_KIND, VERSION)[1]
-                    for client, round_ in written_in.items()
-                }
+                for client, round_ in written_in.items():
+                    self.load_private(client, round_)  # only to see that it is whole
             except StorageError as error:
-                log.warning("checkpoint of round %d cannot be used, trying the one before: %s", number, error)
+                sentence = f"checkpoint of round {number} cannot be used, trying the one before: {error}"
+                log.warning(sentence)
+                warn(number, sentence)
                 continue
             self._written_in = written_in
-            return Progress(fields["round"], shared, private, tuple(fields["history"]))
+            return Progress(fields["round"], shared, _PrivateStates(self, written_in), tuple(fields["history"]))
         if rounds:
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
         return None
+
+    def load_private(self, client: int, round_: int) -> Weights:
+        """Load the private state a client had after a round."""
+        return load_record(self._private(client, round_), "private", PRIVATE_KIND, VERSION)[1]
+
+    def last_metrics(self) -> Mapping[str, Any]:
+        """Give the metrics of the last round whose checkpoint can be read; empty if there is none."""
+        for number in sorted(self._rounds(), reverse=True):
+            try:
+                history = read_json(self._checkpoint(number) / "checkpoint.json")["fields"]["history"]
+            except (StorageError, LookupError, TypeError):
+                continue
+            return dict(history[-1]) if history else {}
+        return {}
 
     def _checkpoint(self, round_: int) -> Path:
         return self.folder / "checkpoints" / f"round-{round_:06d}"
@@ -115,17 +141,34 @@ class RunFolder:
                 _remove(path)
 
 
+class _PrivateStates(Mapping[int, Weights]):
+    """Private states that stay on disk until they are asked for: memory does not grow with the clients."""
+
+    def __init__(self, run: RunFolder, written_in: Mapping[int, int]) -> None:
+        self._run, self._written_in = run, dict(written_in)
+
+    def __getitem__(self, client: int) -> Weights:
+        return self._run.load_private(client, self._written_in[client])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._written_in)
+
+    def __len__(self) -> int:
+        return len(self._written_in)
+
+
 def _remove(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink(missing_ok=True)
     folder.rmdir()
 
 
-def _differences(found: Any, wanted: Any, name: str = "") -> list[str]:
+def differences(found: Any, wanted: Any, name: str = "") -> list[str]:
+    """Name what differs between two specifications, with both values."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         return [
             difference
             for key in {*found, *wanted}
-            for difference in _differences(found.get(key), wanted.get(key), re.sub(r"^\.", "", f"{name}.{key}"))
+            for difference in differences(found.get(key), wanted.get(key), re.sub(r"^\.", "", f"{name}.{key}"))
         ]
     return [] if found == wanted else [f"{name} ({found!r} there, {wanted!r} asked for)"]

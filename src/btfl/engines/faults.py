@@ -37,16 +37,34 @@ class FaultSettings:
     """Seconds a client has for an answer, where the engine can tell (Flower)."""
     largest: float = 1e9
     """A weight beyond this, in absolute value, is refused as out of range."""
+    smallest_cohort: int = 2
+    """How many clients everyone's sums must be made of before anyone is sent them (docs/privacy.md)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.min_share <= 1:
             raise InputError(f"min_share is a share above 0 and up to 1, not {self.min_share}")
         if not (self.time_limit > 0 and self.largest > 0):
             raise InputError("time_limit and largest must be above 0")
+        if not isinstance(self.smallest_cohort, int) or self.smallest_cohort < 2:
+            raise InputError(f"smallest_cohort is a number of clients, at least 2, not {self.smallest_cohort!r}")
 
     def needed(self, asked: int) -> int:
         """Give how many usable answers are enough."""
         return max(math.ceil(self.min_share * asked - 1e-9), 1)
+
+    def check_cohort(self, clients: int) -> None:
+        """Refuse to send sums that are made of too few clients' data, and warn where each can find out the other's."""
+        if clients < self.smallest_cohort:
+            raise TooFewClientsError(
+                f"everyone's sums would be those of {clients} client{'s' * (clients != 1)}, and smallest_cohort = "
+                f"{self.smallest_cohort} are needed before anyone may see them. Nothing was sent; start the run again "
+                "when more can answer"
+            )
+        if clients == 2:
+            log.warning(
+                "everyone's sums are made of two clients' data: each can work out the other's (docs/privacy.md); set "
+                "smallest_cohort higher where that matters"
+            )
 
 
 def check_update(update: Update, shapes: Shapes, largest: float) -> None:

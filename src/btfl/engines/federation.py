@@ -9,6 +9,7 @@ end alone, and gives the failed another chance.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,12 +24,14 @@ from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
 from btfl.engines.checkpoint import Progress, RunFolder
 from btfl.engines.data import FederatedData
 from btfl.engines.faults import FaultSettings, check_description, check_update, usable
+from btfl.engines.log import RunLog
 from btfl.engines.trained import TrainedFederation
 from btfl.randomness import generator
 from btfl.recipes.base import ClientOutcome, Description, Recipe, Update, Weights
 
 Report = Callable[["Event"], None]
 _FINAL = "final"  # folder of a run that holds its outcome
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,9 @@ class Event:
     metrics: Mapping[str, float]
     """Means over the clients of the round; empty until the round is complete."""
     warning: str = ""
-    """What went wrong with a client, if this is about that."""
+    """What went wrong, if this is about that."""
+    client: int | None = None
+    """Whom the warning is about, if it is about a client."""
 
 
 def train_federation(
@@ -59,29 +64,42 @@ def train_federation(
     """Train, describe and conclude.
 
     With a folder, every round is saved there: an interrupted run goes on from the last one, and a finished one is
-    loaded instead of done again. ``faults`` says when a client has failed and how many may, before the run stops.
+    loaded instead of done again; ``log.jsonl`` there tells what happened. ``faults`` says when a client has failed and
+    how many may, before the run stops.
     """
     tell, faults = report or (lambda event: None), faults or FaultSettings()
     run = None if folder is None else RunFolder(folder)
-    progress = None
-    spec = run_spec(recipe, data)
+    run_log, progress = None, None
+    spec, rounds = run_spec(recipe, data), recipe.settings.rounds
     if run is not None:
-        run.begin(spec)
+        run.check(spec)
         if is_finished(run.folder):
+            log.info("%s is finished already", recipe.name)
             return TrainedFederation.load(run.folder / _FINAL)
-        progress = run.load()
-    progress = progress or Progress(0, recipe.initial())
+        tell = run_log = RunLog(run.folder, tell)
+        progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
+    if progress:
+        log.info("%s goes on after round %d of %d", recipe.name, progress.round, rounds)
+    event, progress = ("resume", progress) if progress else ("start", Progress(0, recipe.initial()))
     with engine.open(recipe, data) as session:
+        if run is not None and run_log is not None:  # not before: a wrong model or device leaves nothing behind
+            run.begin(spec)
+            run_log.write(event, recipe=recipe.name, round=progress.round, rounds=rounds, clients=len(data))
         stage = _Stage(recipe, session, faults, tell)
-        while progress.round < recipe.settings.rounds:
+        while progress.round < rounds:
             progress, changed = stage.one_round(len(data), progress)
             if run is not None:
-                run.save(progress, changed)
+                progress = run.save(progress, changed)
+            else:
+                progress = replace(progress, private={**progress.private, **changed})
         outcomes = stage.conclude(len(data), progress)
     kept = tuple(outcome if isinstance(outcome, ClientOutcome) else None for outcome in outcomes)
     federation = TrainedFederation(spec, progress.shared, kept)
     if run is not None and None not in outcomes:
         federation.save(run.folder / _FINAL)
+    if run_log is not None:
+        complete, digest = None not in outcomes, None if None in kept else federation.digest()
+        run_log.write("end", round=progress.round, rounds=rounds, complete=complete, digest=digest)
     return federation
 
 
@@ -107,7 +125,10 @@ class _Stage:
         self.shapes = {name: array.shape for name, array in recipe.initial().items()}
 
     def one_round(self, clients: int, progress: Progress) -> tuple[Progress, dict[int, Weights]]:
-        """Train the clients drawn for the next round, and average what is usable."""
+        """Train the clients drawn for the next round, and average what is usable.
+
+        Given are the progress, with the private states of before, and those that have changed.
+        """
         started = time.monotonic()
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
@@ -129,7 +150,7 @@ class _Stage:
         rounds = self.recipe.settings.rounds
         self.tell(Event("train", round_, rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
-        return Progress(round_, average.mean(), {**progress.private, **changed}, history), changed
+        return Progress(round_, average.mean(), progress.private, history), changed
 
     def conclude(self, clients: int, progress: Progress) -> list[ClientOutcome | Kept | None]:
         """Add up what every client says of its data, send the sum to all, and collect their bundles."""
@@ -143,6 +164,7 @@ class _Stage:
             sums.add(description.upload)
             ready.append(replace(job, task="conclude", private=description.private))
             count.done(job)
+        self.faults.check_cohort(len(ready))
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
         count, everyone = _Count(len(ready), self), Broadcast(shared, sums.total())
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
@@ -164,7 +186,8 @@ class _Count:
         """Count one more, who failed if there is a warning."""
         self.through += 1
         rounds = self.stage.recipe.settings.rounds
-        self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning))
+        client = job.client if warning else None
+        self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning, client))
 
 
 def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:

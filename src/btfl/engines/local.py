@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
+
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session, attempt
 from btfl.engines.data import FederatedData
 from btfl.engines.pool import WorkerPool
+from btfl.errors import InputError, UnknownNameError
 from btfl.recipes.base import Recipe
+from btfl.recipes.training import check_hardware, training_on
+
+DEVICES = ("cpu", "cuda", "auto")
 
 
 @dataclass(frozen=True)
@@ -17,12 +23,27 @@ class LocalEngine:
     """One process, or several with one torch thread each: on a CPU that is the fast way to use its cores."""
 
     workers: int = 1
+    device: str = "cpu"
+    """``cuda`` is a GPU, ``auto`` one if there is one. Only a CPU gives the same bytes on every run."""
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            raise UnknownNameError("device", self.device, DEVICES)
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise InputError(
+                f"no GPU that torch {torch.__version__} can use is here: train with the device cpu, or install a "
+                "driver and a torch that go with your GPU"
+            )
 
     @contextmanager
     def open(self, recipe: Recipe, data: FederatedData) -> Iterator[Session]:
-        """Start the workers; stop them at the end, whatever happens."""
-        with WorkerPool[tuple[Broadcast, Job], Result | Failure](self.workers, _attempt, recipe, data) as pool:
-            yield _LocalSession(pool)
+        """Start the workers; stop them at the end, whatever happens. All work on a GPU is done by this process."""
+        on_gpu = self.device != "cpu" and torch.cuda.is_available()
+        workers, device = (1, "cuda") if on_gpu else (self.workers, "cpu")
+        with training_on(device):
+            check_hardware(recipe.settings)  # here, so that workers forked from this process know it already
+            with WorkerPool[tuple[Broadcast, Job], Result | Failure](workers, _attempt, recipe, data) as pool:
+                yield _LocalSession(pool)
 
 
 class _LocalSession:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cache
+from multiprocessing.connection import wait
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -101,7 +105,17 @@ _task: tuple[Callable[..., Any], tuple[Any, ...]] | None = None  # of a worker p
 def _begin(function: Callable[..., Any], fixed: tuple[Any, ...]) -> None:
     global _task
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word; the parent has the say
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     _task = function, fixed
+
+
+def _leave_with_parent() -> None:
+    """End this worker when its parent is gone, killed perhaps: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _work(item: Any) -> Any:

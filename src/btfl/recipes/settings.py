@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from btfl.errors import InputError, UnknownNameError
 
 Optimiser = Literal["sgd", "adam"]
+Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,18 @@ class TrainingSettings:
     participation: float = 1.0
     """Share of the clients that take part in a round."""
     seed: int = 0
+    precision: Precision = "fp32"
+    """What the extractor computes in while it is trained; its weights, the head and the loss are in fp32 always."""
+    compile: bool = False
+    """Whether torch.compile makes a faster extractor for training."""
 
     def __post_init__(self) -> None:
         if self.optimiser not in get_args(Optimiser):
             raise UnknownNameError("optimiser", self.optimiser, get_args(Optimiser))
+        if self.precision not in get_args(Precision):
+            raise UnknownNameError("precision", str(self.precision), get_args(Precision))
+        if not isinstance(self.compile, bool):
+            raise InputError(f"compile is true or false, not {self.compile!r}")
         for name, least in (
             ("rounds", 0),
             ("local_epochs", 1),
@@ -67,9 +76,16 @@ class TrainingSettings:
         return replace(cls(model=model), **{**_PAPER.get(model, {}), **changes})
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
-        return {**asdict(self), "model_options": dict(self.model_options)}
+        """Give plain values, for JSON.
 
+        Settings in ``_LATER`` are told only if they are not as they always were, so that older runs still go on.
+        """
+        values = {**asdict(self), "model_options": dict(self.model_options)}
+        return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
+
+
+_LATER: Mapping[str, Any] = {"precision": "fp32", "compile": False}
+"""Settings that came after the first runs were written down, and what those runs had."""
 
 _PAPER: Mapping[str, Mapping[str, Any]] = {
     "resnet20": {"momentum": 0.9},

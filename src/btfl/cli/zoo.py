@@ -1,0 +1,79 @@
+"""``btfl zoo``: trained federations that come with btfl."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Trained federations to start from: `btfl bench --from zoo:NAME` needs no training.",
+)
+
+
+@app.command("list")
+def list_() -> None:
+    """Show every entry: what was trained, when, on what machine.
+
+    Example: `btfl zoo list`
+    """
+    from rich.console import Console
+
+    from btfl.bench.start import zoo_entries
+
+    console, entries = Console(highlight=False), zoo_entries()
+    for entry in entries:
+        _show(console, entry.card)
+    if not entries:
+        console.print("The zoo is empty.")
+
+
+@app.command()
+def pack(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it: cifar10-cnn-dir0.1, say.")],
+    into: Annotated[Path, typer.Option(help="The zoo to put it in.")] = Path("src/btfl/zoo"),
+    commit: Annotated[str, typer.Option(help="The commit of btfl it was trained with.")] = "",
+    note: Annotated[str, typer.Option(help="Anything a user of it should know.")] = "",
+) -> None:
+    """Make an entry from a finished run: weights and private states only; the rest follows from them.
+
+    Example: `btfl zoo pack runs/paper cifar10-cnn-dir0.1 --commit abc1234`
+    """
+    from rich.console import Console
+
+    from btfl import __version__
+    from btfl.bench import start
+
+    told = {
+        "btfl": __version__,
+        "commit": commit,
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{platform.machine()}, {platform.system()}",
+        "note": note,
+    }
+    entry = start.pack(run, name, into, told)
+    console = Console(highlight=False)
+    _show(console, entry.card)
+    size = sum(path.stat().st_size for path in entry.folder.iterdir())
+    console.print(f"{entry.folder}: {size / 1e6:.2f} MB")
+
+
+def _show(console: Any, card: Mapping[str, Any]) -> None:
+    experiment = card["experiment"]
+    recipes = ", ".join(f"{recipe} ({told['rounds']} rounds)" for recipe, told in card["recipes"].items())
+    console.print(f"[bold]{card['name']}[/bold]  {experiment['dataset']}, {experiment['model']}, {recipes}")
+    console.print(
+        f"    {experiment['clients']} clients, {experiment['partition']} {experiment['alpha']:g}, "
+        f"{experiment['split']} split, seed {experiment['seed']}; trained {card['date']} on {card['machine']}"
+        f"{', commit ' + card['commit'] if card['commit'] else ''}",
+        markup=False,
+    )
+    if card["note"]:
+        console.print(f"    {card['note']}", markup=False)

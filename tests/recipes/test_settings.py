@@ -1,0 +1,34 @@
+"""What training settings are written down as: older runs must still be recognised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from btfl.errors import InputError, UnknownNameError
+from btfl.recipes.settings import TrainingSettings
+
+FIRST = {
+    "model", "model_options", "rounds", "local_epochs", "personal_epochs", "finetune_epochs", "batch", "optimiser",
+    "learning_rate", "momentum", "weight_decay", "augment", "feature_l1", "participation", "seed",
+}  # fmt: skip
+
+
+def test_defaults_are_written_down_as_in_the_first_runs() -> None:
+    assert set(TrainingSettings().as_dict()) == FIRST
+    assert set(TrainingSettings.for_model("cct4", precision="fp32", compile=False).as_dict()) == FIRST
+
+
+@pytest.mark.parametrize("change", [{"precision": "bf16"}, {"compile": True}])
+def test_what_changes_the_weights_is_written_down(change: dict[str, Any]) -> None:
+    assert TrainingSettings(**change).as_dict() == {**TrainingSettings().as_dict(), **change}
+
+
+def test_wrong_values_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="precision 'fp16'"):
+        TrainingSettings.for_model("cnn", precision="fp16")
+    with pytest.raises(UnknownNameError, match="precision '16'"):
+        TrainingSettings.for_model("cnn", precision=16)
+    with pytest.raises(InputError, match="compile is true or false"):
+        TrainingSettings.for_model("cnn", compile="yes")
