@@ -1,10 +1,10 @@
 """How the coherent method's defaults were chosen: on the clients' validation parts alone, never on a test stream.
 
 Run as ``python benchmarks/coherent_settings.py RUN...`` with folders of finished runs (``btfl bench``) whose recipe is
-fedavg. For every client it makes three streams of validation samples: its own (IND), as many of all others' (EXD), and
-both shuffled together; and gives mean accuracy and log loss over clients and streams for each setting, all runs beside
-one another. The likeliest temperature is that of the generative head on each client's own validation part, under the
-client's own label shares, added up over clients.
+fedavg. For every client it makes four streams of validation samples: its own (IND), as many of all others' (EXD), both
+shuffled together, and both in turns of 100; and gives mean accuracy and log loss over clients and streams for each
+setting, all runs beside one another. The likeliest temperature is that of the generative head on each client's own
+validation part, under the client's own label shares, added up over clients.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from btfl.randomness import generator
 Floats = NDArray[np.float64]
 Stream = tuple[Floats, NDArray[np.int64]]
 
+TURN = 100
 TEMPERATURES, SHRINKAGES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0), (0.02, 0.05, 0.1, 0.2, 0.4)
 VARIANTS: tuple[Mapping[str, Any], ...] = (
     *({"temperature": t, "shrinkage": r} for t in TEMPERATURES for r in SHRINKAGES),
     *({"forgetting": f} for f in (0.9, 0.95, 0.98, 0.99, 0.995, 0.999)),
+    *({"change": h} for h in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)),
     *({"openness": o} for o in (0.005, 0.02, 0.05, 0.1)),
     *({"evidence": kind} for kind in ("discriminant", "both")),
     *(
@@ -48,7 +50,7 @@ def validation(bundle: ClientBundle) -> Stream:
 
 
 def streams(bundles: list[ClientBundle], client: int) -> Iterator[Stream]:
-    """Own validation samples, others', and both."""
+    """Own validation samples, others', both shuffled, and both in turns."""
     rng = generator(0, "validation streams", client)
     own, labels = validation(bundles[client])
     others = [validation(bundle) for number, bundle in enumerate(bundles) if number != client]
@@ -60,6 +62,13 @@ def streams(bundles: list[ClientBundle], client: int) -> Iterator[Stream]:
     mixed, mixed_labels = np.concatenate([own, external[0]]), np.concatenate([labels, external[1]])
     order = rng.permutation(len(mixed))
     yield mixed[order], mixed_labels[order]
+    turns = np.argsort(np.concatenate([_turn(len(own)), _turn(len(external[0]), 1)]), kind="stable")
+    yield mixed[turns], mixed_labels[turns]
+
+
+def _turn(samples: int, first: int = 0) -> NDArray[np.int64]:
+    """Give each sample's turn: 0, 2, 4 ... or 1, 3, 5 ..., of 100 samples each."""
+    return np.arange(samples) // TURN * 2 + first
 
 
 def judged(bundles: list[ClientBundle], settings: CoherentSettings) -> tuple[float, float]:

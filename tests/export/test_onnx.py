@@ -110,7 +110,7 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
     "settings",
     [
         CoherentSettings(),
-        CoherentSettings(forgetting=0.9, log_tau_limit=600.0, temperature=0.05),
+        CoherentSettings(forgetting=0.9, change=0.2, log_tau_limit=600.0, temperature=0.05),
         CoherentSettings(global_heads="fedavg", local_heads="personal", openness=0.0),
     ],
 )
@@ -123,7 +123,7 @@ def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSett
     whole = session(export_whole(trained, tmp_path / "client.onnx", settings))
     names = ("internal", "mixture", "a", "b")
     for batches in ([1], [32], [7, 1, 40]):
-        found = run(whole, "images", images, batches, state=(0, 0, 1, 1))
+        found = run(whole, "images", images, batches, state=(1 / 3, 1 / 3, 1, 1))
         assert np.abs(found["probabilities"] - expected).max() < 1e-5
         assert np.abs(found["e"] - adapter.trace.e).max() < 1e-5
         assert np.abs(found["all_external"] - adapter.trace.all_external).max() < 1e-5

@@ -42,7 +42,7 @@ class CoherentTrace:
     log_tau: Floats
     """The sample's log likelihood ratio, internal against external."""
     all_external: Floats
-    """P(the recent stream is all external): a drift detector."""
+    """P(the stream is all external now): a drift detector."""
 
 
 class CoherentAdapter:
@@ -97,7 +97,7 @@ class CoherentAdapter:
         if self._others is not None:
             log_tau = self._others.evidence(features_, log_tau)
         log_tau = np.clip(log_tau, -self.settings.log_tau_limit, self.settings.log_tau_limit)
-        judgements, self._memory = regimes.run(self._memory, log_tau, self.settings.forgetting)
+        judgements, self._memory = regimes.run(self._memory, log_tau, self.settings.forgetting, self.settings.change)
         e, all_external = judgements[0], judgements[1]
         if self._others is not None:
             e = self._others.weight(judgements, log_tau)
@@ -123,7 +123,7 @@ class CoherentAdapter:
         limit = self.settings.log_tau_limit
         log_tau = float(np.log(np.vecdot(generative, self.share_ratios) / generative_total))
         log_tau = min(max(log_tau, -limit), limit)
-        self._memory, judgement = regimes.step(self._memory, log_tau, self.settings.forgetting)
+        self._memory, judgement = regimes.step(self._memory, log_tau, self.settings.forgetting, self.settings.change)
         self._seen += 1
         e, from_fedavg, from_generative = judgement.e, *self.global_weights
         self._trace = e, log_tau, judgement.all_external
@@ -157,7 +157,8 @@ class CoherentAdapter:
             seen = int(state["seen"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"this is not a state of this method: {error!r}; give what .state gave") from None
-        if not all(map(math.isfinite, memory)) or min(memory.a, memory.b) < 1 or seen < 0:
+        sound = all(map(math.isfinite, memory)) and min(memory.internal, memory.mixture) >= 0
+        if not sound or memory.internal + memory.mixture > 1 + 1e-9 or min(memory.a, memory.b) < 1 or seen < 0:
             raise InputError(f"the state is out of range: {dict(state)}")
         self._memory, self._seen, self._trace = memory, seen, None
 

@@ -18,7 +18,9 @@ class CoherentSettings:
     shrinkage: float = 0.2
     """r of the covariance."""
     forgetting: float = 0.99
-    """f: how much of the evidence survives a sample."""
+    """f: how much of a mixture's counts survives a sample."""
+    change: float = 0.005
+    """h: how likely the stream is to turn into another kind at a sample."""
     openness: float = 0.02
     """How much of everyone's label shares is mixed into the client's, so that no class is impossible."""
     global_heads: Literal["fedavg", "generative", "both"] = "both"
@@ -41,8 +43,9 @@ class CoherentSettings:
         for name in ("shrinkage", "openness"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is a share from 0 to 1, not {getattr(self, name)!r}")
-        if not 0 < self.forgetting < 1:
-            raise InputError(f"forgetting lies between 0 and 1, not {self.forgetting!r}")
+        for name in ("forgetting", "change"):
+            if not 0 < getattr(self, name) < 1:
+                raise InputError(f"{name} lies between 0 and 1, not {getattr(self, name)!r}")
         if not 0 < self.log_tau_limit <= 600:
             raise InputError(f"log_tau_limit lies above 0 and up to 600, not {self.log_tau_limit!r}")
         hints = get_type_hints(type(self))

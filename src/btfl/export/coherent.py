@@ -20,7 +20,7 @@ from btfl.export.nodes import Nodes, double, log_probabilities, model
 def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = None) -> onnx.ModelProto:
     """Give a model with inputs ``features`` (n, d) and ``state`` (4,): ``internal``, ``mixture``, ``a`` and ``b``.
 
-    The state begins as (0, 0, 1, 1).
+    The state begins as (1/3, 1/3, 1, 1).
     """
     adapter = CoherentAdapter(bundle, settings)
     if adapter.settings.is_taken_apart:
@@ -32,7 +32,7 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
     limit = g.constant(adapter.settings.log_tau_limit)
     ratio = g("Log", g("MatMul", generative, g.constant(adapter.share_ratios[:, None])))
     log_tau = g("Clip", ratio, g("Neg", limit), limit)
-    _memory(g, log_tau, adapter.settings.forgetting)
+    _memory(g, log_tau, adapter.settings)
 
     e = g("Unsqueeze", "e", g.constant([1], np.int64))
     weights = g("Concat", g("Sub", g.constant(1.0), e), g("Mul", e, g.constant(adapter.global_weights)), axis=1)
@@ -41,22 +41,22 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
     return model(g, bundle, state_size=4, more=[double("all_external", "batch")])
 
 
-def _memory(g: Nodes, log_tau: str, forgetting: float) -> None:
+def _memory(g: Nodes, log_tau: str, settings: CoherentSettings) -> None:
     """Give ``e`` and ``all_external`` (n,) each, and ``new_state`` (4,)."""
     body = Nodes("memory")
-    one, fade = body.constant([1.0]), body.constant([forgetting])
+    one, fade = body.constant([1.0]), body.constant([settings.forgetting])
+    kept, anew = body.constant([1.0 - settings.change]), body.constant([settings.change / 3])
     internal, mixture, a, b = (body("Gather", "before", body.constant([n], np.int64), axis=0) for n in range(4))
-    # log(m + (1 - m) tau) and r, scaled by max(1, tau) so that nothing overflows
-    top = body("Relu", "log_tau")
-    external = body("Mul", a, body("Exp", body("Neg", top)))
-    evidence = body("Add", external, body("Mul", b, body("Exp", body("Sub", "log_tau", top))))
-    log_evidence = body("Add", top, body("Log", body("Div", evidence, body("Add", a, b))))
-    share = body("Div", external, evidence)
-    internal = body("Add", body("Mul", fade, internal), "log_tau")
-    mixture = body("Add", body("Mul", fade, mixture), log_evidence)
-    regimes = body("Softmax", body("Concat", internal, mixture, body.constant([0.0]), axis=0), axis=0)
-    mixed, all_external = (body("Gather", regimes, body.constant([n], np.int64), axis=0) for n in (1, 2))
-    body("Add", all_external, body("Mul", mixed, share), output="e_now")
+    tau = body("Exp", "log_tau")
+    evidence = body("Add", a, body("Mul", b, tau))
+    share = body("Div", a, evidence)
+    external = body("Sub", body("Sub", one, internal), mixture)
+    as_before = body("Concat", internal, mixture, external, axis=0)
+    likely = body("Concat", tau, body("Div", evidence, body("Add", a, b)), one, axis=0)
+    weights = body("Mul", body("Add", body("Mul", kept, as_before), anew), likely)
+    regimes = body("Div", weights, body("ReduceSum", weights, keepdims=1))
+    internal, mixture, all_external = (body("Gather", regimes, body.constant([n], np.int64), axis=0) for n in range(3))
+    body("Add", all_external, body("Mul", mixture, share), output="e_now")
     body("Identity", all_external, output="all_external_now")
     counted = [
         body("Add", one, body("Add", body("Mul", fade, body("Sub", count, one)), new))
