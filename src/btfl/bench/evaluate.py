@@ -91,9 +91,9 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
         adapter = method.build(clients[recipe])
         batch = method.test_batch or evaluation.test_batch
         inputs = features[recipe] if adapter_class.takes == "features" else images
-        of_method = [_run(method, adapter, number, streams[name], inputs[name], batch) for name in streams]
+        of_method = [run_stream(method, adapter, number, streams[name], inputs[name], batch) for name in streams]
         if evaluation.switching and "e" in of_method[-1].trace:
-            of_method.append(_run(method, adapter, number, switching, _switch(inputs), batch))
+            of_method.append(run_stream(method, adapter, number, switching, _switch(inputs), batch))
         results.extend(of_method)
     return results
 
@@ -115,7 +115,10 @@ def _switching(streams: Mapping[str, Stream]) -> Stream:
     )
 
 
-def _run(method: Method, adapter: Adapter, client: int, stream: Stream, seen: NDArray[Any], batch: int) -> Predictions:
+def run_stream(
+    method: Method, adapter: Adapter, client: int, stream: Stream, seen: NDArray[Any], batch: int
+) -> Predictions:
+    """Run a method over a stream, so many samples at a time; ``seen`` is what it sees of them: images or features."""
     adapter.reset()
     probabilities, traces = [], []
     for start in range(0, len(stream), batch):
