@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_TO_TEST := $(VENV)/.ready-to-test
 # A build that fits every machine, and no network once it is installed.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -14,21 +15,25 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("btfl needs Python 3.11 or newer, not " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --constraint constraints.txt torch
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train]'
+	@touch $@
+
+$(READY_TO_TEST): $(READY)
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,flower,onnx,tensorboard,drift,dev]'
 	@touch $@
 
 demo: $(READY)  ## train on handwritten digits, compare the methods, write a report
 	$(BIN)/btfl demo
 
-test: $(READY)  ## run the tests
+test: $(READY_TO_TEST)  ## run the tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-lint: $(READY)  ## ruff and mypy
+lint: $(READY_TO_TEST)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY)  ## let ruff format the code
+format: $(READY_TO_TEST)  ## let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

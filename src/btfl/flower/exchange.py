@@ -106,6 +106,7 @@ def exchange(
         except InputError as error:
             _fail(failed, node, error)
     _enough(len(described), len(nodes), faults, failed)
+    faults.check_cohort(len(described))
     everyone = sums.total()
     question = RecordDict({"arrays": arrays, "everyone": to_record(everyone)})
     kept = []

@@ -53,9 +53,10 @@ class FlowerTask:
             for table in tables:
                 place = place.setdefault(table, {})
             place[name] = _from_flat(key, value)
-        limits = {
+        limits: dict[str, Any] = {
             "min_share": float(config.get("min-share", FaultSettings.min_share)),
             "time_limit": float(config.get("time-limit", FaultSettings.time_limit)),
+            "smallest_cohort": int(config.get("smallest-cohort", FaultSettings.smallest_cohort)),
         }
         recipe, folder = str(config.get("recipe", cls.recipe)), str(config.get("folder", cls.folder))
         return cls.of(make_experiment(values), recipe, folder, FaultSettings(**limits))
@@ -67,6 +68,7 @@ class FlowerTask:
             "folder": self.folder,
             "min-share": self.faults.min_share,
             "time-limit": self.faults.time_limit,
+            "smallest-cohort": self.faults.smallest_cohort,
             **_flat(json.loads(self.experiment), _PREFIX),
         }
 

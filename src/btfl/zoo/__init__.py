@@ -1,0 +1,1 @@
+"""Trained federations that come with btfl, one folder each: ``btfl bench --from zoo:NAME`` (``btfl.bench.start``)."""
