@@ -73,7 +73,7 @@ def test_it_says_what_came_of_it_and_the_benchmark_does_not_train_again(tmp_path
 def test_what_is_refused_leaves_nothing_behind_that_stands_in_the_way(
     tmp_path: Path, btfl: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("btfl.recipes.training._BF16_TRIAL", "raise SystemExit(1)")
+    monkeypatch.setattr("btfl.recipes.hardware._BF16_TRIAL", "raise SystemExit(1)")
     for wrong in (["--model", "mpl"], ["--set", "training.precision=bf16"]):
         btfl(*TRAIN, *wrong, ok=False)
         assert not (tmp_path / "run").exists()

@@ -17,7 +17,7 @@ from btfl.data.source import LabelledImages
 from btfl.engines import LocalEngine
 from btfl.errors import InputError, UnknownNameError
 from btfl.models import build, load_arrays, to_arrays
-from btfl.recipes import training
+from btfl.recipes import hardware, training
 from btfl.recipes.base import ClientData
 from btfl.recipes.images import extract
 from btfl.recipes.registry import make_recipe
@@ -72,7 +72,7 @@ print(json.dumps([here.compare(*RECIPES, precision="bf16"), here.features_differ
 
 
 def test_bf16_trains_nearly_the_same_weights_in_every_recipe_and_measures_exactly_the_same() -> None:
-    # In a process of its own: the processor may not do what it announces, see training.check_hardware.
+    # In a process of its own: the processor may not do what it announces, see hardware.check_hardware.
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "1"}
     folders = [str(folder) for folder in Path(__file__).parents[:2]]
     command = [sys.executable, "-c", SCRIPT, *folders]
@@ -88,7 +88,7 @@ def test_bf16_trains_nearly_the_same_weights_in_every_recipe_and_measures_exactl
 @pytest.mark.filterwarnings("ignore")  # of torch.compile's own
 def test_compiled_training_gives_nearly_the_same_weights_and_measures_exactly_the_same() -> None:
     try:
-        training.check_hardware(TrainingSettings(compile=True))
+        hardware.check_hardware(TrainingSettings(compile=True))
     except InputError as error:
         pytest.skip(str(error))
     counted = torch._dynamo.utils.counters["stats"]
@@ -103,7 +103,7 @@ def test_compiled_training_gives_nearly_the_same_weights_and_measures_exactly_th
 
 
 def test_a_processor_that_kills_bf16_is_found_out_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_BF16_TRIAL", DIES)
+    monkeypatch.setattr(hardware, "_BF16_TRIAL", DIES)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     settings = TrainingSettings.for_model("mlp", precision="bf16")
     recipe = make_recipe("fedavg", settings, (8, 8, 1), 10)
@@ -120,13 +120,13 @@ def test_a_processor_that_kills_bf16_is_found_out_before_training(monkeypatch: p
 
 
 def test_a_machine_without_a_compiler_is_found_out_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_COMPILE_TRIAL", "raise RuntimeError('no C++ compiler')")
+    monkeypatch.setattr(hardware, "_COMPILE_TRIAL", "raise RuntimeError('no C++ compiler')")
     with pytest.raises(InputError, match=r"RuntimeError: no C\+\+ compiler.*leave compile at false"):
-        training.check_hardware(TrainingSettings(compile=True))
+        hardware.check_hardware(TrainingSettings(compile=True))
 
 
 def test_defaults_try_nothing_and_leave_the_extractor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_try", lambda script: pytest.fail("a trial was made"))
+    monkeypatch.setattr(hardware, "_try", lambda script: pytest.fail("a trial was made"))
     recipe = make_recipe("fedavg", TrainingSettings.for_model("mlp"), (8, 8, 1), 10)
     assert "forward" not in vars(training.workbench(recipe).extractor)
 

@@ -25,8 +25,11 @@ class RunningSum:
     def add(self, arrays: Mapping[str, NDArray[Any]], weight: float = 1.0) -> None:
         """Add one client's arrays."""
         for name, array in arrays.items():
-            term = array.astype(np.float64) * weight
-            self._sums[name] = self._sums[name] + term if name in self._sums else term
+            term = np.multiply(array, weight, dtype=np.float64)
+            if name in self._sums:
+                self._sums[name] += term
+            else:
+                self._sums[name] = term
         self.weight += weight
 
     def total(self) -> dict[str, NDArray[np.float64]]:

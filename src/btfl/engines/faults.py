@@ -74,8 +74,9 @@ def check_update(update: Update, shapes: Shapes, largest: float) -> None:
         raise InputError(f"the number of samples must be a whole number above 0, not {samples!r}")
     check_arrays(update.upload, shapes)
     for name, array in update.upload.items():
-        if np.abs(array).max(initial=0.0) > largest:
-            raise InputError(f"{name} is out of range: up to {np.abs(array).max():.3g}, the limit is {largest:g}")
+        top = max(array.max(initial=0.0), -array.min(initial=0.0))
+        if top > largest:
+            raise InputError(f"{name} is out of range: up to {top:.3g}, the limit is {largest:g}")
     for name, array in update.private.items():
         _check_finite(f"the client's own {name}", array)
     for name, value in update.metrics.items():
@@ -107,7 +108,8 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], shapes: Shapes) -> None:
 def _check_finite(name: str, array: object) -> None:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise InputError(f"{name} is not an array of floating-point numbers")
-    if not np.isfinite(array).all():
+    # the largest and the smallest are finite exactly if all are, and need no array of their own
+    if not (math.isfinite(array.max(initial=0.0)) and math.isfinite(array.min(initial=0.0))):
         raise InputError(f"{name} holds NaN or infinite values")
 
 

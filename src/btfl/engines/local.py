@@ -13,7 +13,7 @@ from btfl.engines.data import FederatedData
 from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError, UnknownNameError
 from btfl.recipes.base import Recipe
-from btfl.recipes.training import check_hardware, training_on
+from btfl.recipes.hardware import check_hardware, training_on
 
 DEVICES = ("cpu", "cuda", "auto")
 
