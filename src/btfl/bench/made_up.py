@@ -31,11 +31,11 @@ def made_up_images(count: int, purpose: str) -> Images:
 
 
 def made_up_clients(model: str, recipes: Sequence[str]) -> dict[str, DeployedClient]:
-    """Give, for each recipe, a client of a federation of two that was trained for a round on made-up images."""
+    """Give, for each recipe, a client of a federation of three that was trained for a round on made-up images."""
     images = made_up_images(160, "training")
     labels = np.arange(len(images)) % CLASSES
     source = Source("made-up", tuple(map(str, range(CLASSES))), LabelledImages(images, labels))
-    data = FederatedData(source, make_partition(source, PartitionSettings(clients=2, kind="equal"), seed=0))
+    data = FederatedData(source, make_partition(source, PartitionSettings(clients=3, kind="equal"), seed=0))
     settings = TrainingSettings.for_model(model, rounds=1, local_epochs=1)
     clients = {}
     for name in recipes:

@@ -52,8 +52,8 @@ def speed(
         for cost in measure_costs(_listed(models), names, samples=samples, repeats=repeats, memory=memory):
             costs.append(cost)
             status.update(f"measured {cost.title} on {cost.model} at batch {cost.batch}")
-    for batch in dict.fromkeys(cost.batch for cost in costs):
-        table = cost_table([cost for cost in costs if cost.batch == batch])
+    for model, batch in dict.fromkeys((cost.model, cost.batch) for cost in costs):
+        table = cost_table([cost for cost in costs if (cost.model, cost.batch) == (model, batch)])
         console.print(terminal_table(table))
     for note in table.notes:
         console.print(note, highlight=False, markup=False)

@@ -28,16 +28,15 @@ def cost_tables(group: Group) -> list[Table]:
 
 
 def cost_table(costs: Sequence[Cost], *, beside_the_paper: bool = True) -> Table:
-    """Give the table for one batch size."""
+    """Give the table for one model and batch size."""
     batch = costs[0].batch
     beside_the_paper = beside_the_paper and batch == 1
     rows = []
     for cost in costs:
         theirs, their_btfl = _printed(cost.model, cost.method), _printed(cost.model, "btfl")
-        ours = [other.seconds for other in costs if (other.model, other.method) == (cost.model, "btfl")]
+        ours = [other.seconds for other in costs if other.method == "btfl"]
         to_btfl = cost.seconds / ours[0] if ours else math.nan
         cells = (
-            text_cell(cost.model),
             text_cell(cost.title),
             _spread(cost.seconds_per_1000, cost.seconds),
             _spread(cost.ratios, cost.ratio),
@@ -48,9 +47,9 @@ def cost_table(costs: Sequence[Cost], *, beside_the_paper: bool = True) -> Table
         )
         rows.append(Row(cells, False, cost.method))
     return Table(
-        f"cost-batch-{batch}",
-        f"Seconds for 1,000 samples at batch {batch}",
-        ("model", "method", "seconds", "x forward pass", "peak MB", "x BTFL", "paper: x BTFL", "paper: seconds"),
+        f"cost-{costs[0].model}-batch-{batch}",
+        f"Seconds for 1,000 samples at batch {batch}, {costs[0].model}",
+        ("method", "seconds", "x forward pass", "peak MB", "x BTFL", "paper: x BTFL", "paper: seconds"),
         tuple(rows),
         (
             f"One thread, wall time, {len(costs[0].ratios)} repeats: the median ± half of least to most. Peak memory "
