@@ -19,6 +19,7 @@ SMALL: dict[str, Any] = {
     **read_preset("demo"),
     "clients": 3,
     "samples": 300,
+    "shift": "none",
     "methods": ("fedavg", "fedavg-ft", "knn-per", "btfl", "coherent"),
     "training": {"rounds": 2, "local_epochs": 1},
 }

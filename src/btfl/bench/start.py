@@ -165,8 +165,8 @@ def lay(start: Start, recipe: str, spec: Mapping[str, Any], folder: Path) -> Non
 
 def pack(run: Path, name: str, into: Path, told: Mapping[str, Any]) -> ZooEntry:
     """Make an entry of the zoo from a finished run; ``told`` is what its card says of commit, date and machine."""
-    start = RunStart(run, load_run(run).record["experiment"])
-    folder = into / name
+    record = load_run(run).record
+    start, folder = RunStart(run, record["experiment"]), into / name
     recipes = {}
     for recipe in start.recipes:
         spec, progress = start.end_of_training(recipe)
@@ -174,6 +174,8 @@ def pack(run: Path, name: str, into: Path, told: Mapping[str, Any]) -> ZooEntry:
         save_record(folder, recipe, RECIPE_KIND, VERSION, fields, _flat(progress))
         recipes[recipe] = {"rounds": progress.round, "sha256": start.digest(recipe)}
     experiment = {key: value for key, value in start.experiment.items() if key not in ("root", "notes")}
+    if record["data"]["shift"] is None:  # the default is whatever is at hand, which may be more elsewhere
+        experiment["shift"] = "none"
     card = {"kind": KIND, "version": VERSION, "name": name, "experiment": experiment, "recipes": recipes, **told}
     write_json(folder / CARD, card)
     return ZooEntry.read(folder)
