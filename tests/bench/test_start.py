@@ -80,7 +80,7 @@ def test_what_cannot_start_is_refused(entry: start.ZooEntry, run: BenchRun, tmp_
     with pytest.raises(StorageError, match="not a finished run"):
         start.find_start(str(tmp_path))
     with pytest.raises(InputError, match="name one of them"):
-        collect(None, "demo", None, start=str(run.folder))
+        collect({"preset": "demo", "start": str(run.folder)})
 
 
 def test_a_damaged_entry_is_named(entry: start.ZooEntry, tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def demo(
 
 @app.command()
 def bench(
+    context: typer.Context,
     experiment: options.ExperimentFile = None,
     preset: options.Preset = None,
     dataset: options.Dataset = None,
@@ -98,22 +99,7 @@ def bench(
     from btfl.cli.collect import collect
     from btfl.engines import FaultSettings, LocalEngine
 
-    chosen = collect(
-        experiment,
-        preset,
-        option,
-        dataset=dataset,
-        root=root,
-        shift=shift,
-        model=model,
-        clients=clients,
-        alpha=alpha,
-        rounds=rounds,
-        split=split,
-        methods=method,
-        seed=seed,
-        start=start,
-    )
+    chosen = collect(context.params)
     engine, faults = LocalEngine(workers, device), FaultSettings(min_share, smallest_cohort=smallest_cohort)
     name = chosen.name if start is None else f"{chosen.name}-from-{Path(start.partition(':')[2] or start).name}"
     run_and_show(chosen, out or Path("runs") / name, workers, engine, faults, tensorboard=tensorboard, start=start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,27 @@ from btfl.bench.experiment import Experiment, make_experiment, read_experiment, 
 from btfl.bench.start import find_start
 from btfl.errors import InputError
 
-_PLACES = {"rounds": "training.rounds"}  # options whose setting is called otherwise
+_SETTINGS = {
+    **{name: name for name in ("dataset", "root", "shift", "model", "clients", "alpha", "split", "seed")},
+    "rounds": "training.rounds",
+    "method": "methods",
+}
+"""Options that say a setting of an experiment, and what it is called there."""
 
 
-def collect(
-    path: Path | None, preset: str | None, settings: list[str] | None, start: str | None = None, **options: Any
-) -> Experiment:
-    """Put an experiment together from a file, a preset or a trained federation, and what was typed beside it.
+def collect(typed: Mapping[str, Any]) -> Experiment:
+    """Put an experiment together from a command's options: a file, a preset or a trained federation, and changes.
 
-    None is what was not typed.
+    ``typed`` is what the command was given (``typer.Context.params``), by the names of ``cli/options.py``; None is what
+    was not typed, and what is no part of an experiment is left alone.
     """
-    if sum(source is not None for source in (path, preset, start)) > 1:
+    sources = [typed.get(name) for name in ("experiment", "preset", "start")]
+    if sum(source is not None for source in sources) > 1:
         raise InputError("an experiment comes from a file, a preset or --from: name one of them")
+    path, preset, start = sources
     values = _base(path, preset, start)
-    changes = {_PLACES.get(name, name): value for name, value in options.items() if value is not None}
-    for item in settings or []:
+    changes = {place: typed[name] for name, place in _SETTINGS.items() if typed.get(name) not in (None, (), [])}
+    for item in typed.get("option") or []:
         name, equals, text = item.partition("=")
         if not equals:
             raise InputError(f"--set takes name=value, not '{item}'")
@@ -39,9 +46,9 @@ def collect(
     return make_experiment(values)
 
 
-def _base(path: Path | None, preset: str | None, start: str | None) -> dict[str, Any]:
+def _base(path: str | Path | None, preset: str | None, start: str | None) -> dict[str, Any]:
     if path is not None:
-        return read_experiment(path)
+        return read_experiment(Path(path))
     if start is not None:
         return dict(find_start(start).experiment)
     return read_preset(preset) if preset else {}

@@ -18,6 +18,7 @@ app = typer.Typer(
 
 @app.command()
 def simulate(
+    context: typer.Context,
     experiment: options.ExperimentFile = None,
     preset: options.Preset = None,
     dataset: options.Dataset = None,
@@ -52,21 +53,7 @@ def simulate(
     from btfl.engines.faults import FaultSettings
     from btfl.flower.simulation import FlowerSimulation
 
-    chosen = collect(
-        experiment,
-        preset,
-        option,
-        dataset=dataset,
-        root=root,
-        shift=shift,
-        model=model,
-        clients=clients,
-        alpha=alpha,
-        rounds=rounds,
-        split=split,
-        methods=method,
-        seed=seed,
-    )
+    chosen = collect(context.params)
     folder, faults = (
         out or Path("runs") / f"{chosen.name}-flower",
         FaultSettings(min_share, time_limit, smallest_cohort=smallest_cohort),
@@ -77,6 +64,7 @@ def simulate(
 
 @app.command()
 def new(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder to make; its name is the app's.")],
     experiment: options.ExperimentFile = None,
     preset: options.Preset = None,
@@ -98,7 +86,7 @@ def new(
     from btfl.flower.scaffold import write_app
     from btfl.flower.task import FlowerTask
 
-    chosen = collect(experiment, preset, option, clients=clients, rounds=rounds, seed=seed)
+    chosen = collect(context.params)
     task = FlowerTask.of(
         chosen, recipe, f"{folder.name}-run", FaultSettings(min_share, time_limit, smallest_cohort=smallest_cohort)
     )

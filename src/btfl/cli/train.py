@@ -11,6 +11,7 @@ from btfl.cli import options
 
 
 def train(
+    context: typer.Context,
     experiment: options.ExperimentFile = None,
     preset: options.Preset = None,
     recipe: Annotated[
@@ -51,20 +52,7 @@ def train(
     from btfl.cli.training import train_and_show
     from btfl.engines import FaultSettings, LocalEngine
 
-    chosen = collect(
-        experiment,
-        preset,
-        option,
-        dataset=dataset,
-        root=root,
-        shift=shift,
-        model=model,
-        clients=clients,
-        alpha=alpha,
-        rounds=rounds,
-        split=split,
-        seed=seed,
-    )
+    chosen = collect(context.params)
     engine, faults = LocalEngine(workers, device), FaultSettings(min_share, smallest_cohort=smallest_cohort)
     folder, recipes = out or Path("runs") / chosen.name, dict.fromkeys(recipe or ["fedavg"])
     train_and_show(chosen, list(recipes), folder, engine, faults, tensorboard=tensorboard)
