@@ -14,24 +14,11 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 from typer.testing import CliRunner
 
-import btfl.bench.drift as drift_module
+import btfl.bench.detectors as detectors_module
 from btfl import ClientBundle, DiscretisedLikelihood
 from btfl.bayes.generative import class_scores
-from btfl.bench.drift import (
-    DETECTORS,
-    WINDOW,
-    Detector,
-    Protocol,
-    choose,
-    crossings,
-    cusum,
-    detect,
-    evidence,
-    judge,
-    ks_window,
-    mmd_window,
-    regime,
-)
+from btfl.bench.detectors import DETECTORS, WINDOW, Detector, choose, cusum, evidence, ks_window, mmd_window, regime
+from btfl.bench.drift import Protocol, crossings, detect, first_alarm, judge
 from btfl.bench.experiment import make_experiment, read_preset
 from btfl.bench.run import run_bench
 from btfl.bench.scenarios import BASE, Base
@@ -220,8 +207,8 @@ def test_kswin_alarms_where_its_p_value_says(world: Base) -> None:
     bundle = world.clients["fedavg"].bundle
     features = np.concatenate([world.features["fedavg"][part] for part in ("original_ind", "original_exd")])
     real = river.KSWIN(alpha=0.01, seed=0)
-    values = drift_module.scaled(evidence, bundle, features).tolist()
-    alarm = drift_module.first_alarm(real, values, 0)
+    values = detectors_module.scaled(evidence, bundle, features).tolist()
+    alarm = first_alarm(real, values, 0)
     assert alarm < len(values)
     assert crossings(DETECTORS["kswin-evidence"].signal(bundle, features), np.array([-np.log(0.01)]), 0)[0] == alarm
 
@@ -236,7 +223,7 @@ def test_the_library_notices_a_drift_and_more_sensitive_settings_no_later(world:
 
 
 def test_without_the_library_its_detectors_are_left_out_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drift_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(detectors_module, "find_spec", lambda name: None)
     assert [one.name for one in choose(None)] == list(NO_RIVER)
     with pytest.raises(InputError, match=r"pip install 'btfl\[drift\]'"):
         choose(["regime", "adwin-entropy"])

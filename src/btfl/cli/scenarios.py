@@ -103,7 +103,8 @@ def drift(
     """
     from rich.console import Console
 
-    from btfl.bench.drift import FILE, Protocol, choose, detect, has_river
+    from btfl.bench.detectors import choose, has_river
+    from btfl.bench.drift import FILE, Protocol, detect
     from btfl.bench.results import write_table
     from btfl.bench.saved import load_run
     from btfl.bench.scenarios import make_base, open_run
