@@ -15,7 +15,8 @@ import pytest
 
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.registry import load_source
-from btfl.engines import FederatedData, LocalEngine, TrainedFederation, train_federation
+from btfl.engines import FederatedData, LocalEngine, TrainedFederation, local, train_federation
+from btfl.engines.base import Broadcast, Failure, Job
 from btfl.engines.federation import participants
 from btfl.errors import StorageError
 from btfl.recipes import Recipe, TrainingSettings
@@ -151,3 +152,21 @@ def test_participants_are_a_share_drawn_anew_each_round() -> None:
     assert all(len(set(one)) == 20 and one == sorted(one) for one in chosen)
     assert chosen[0] != chosen[1]
     assert len({client for one in chosen for client in one}) > 190
+
+
+def test_large_clients_begin_first_and_results_come_in_the_order_of_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, data = federation()
+    begun: list[int] = []
+
+    def attempt(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Failure:
+        begun.append(job.client)
+        return Failure(str(job.client))
+
+    monkeypatch.setattr(local, "attempt", attempt)
+    jobs = [Job("train", client, 1, {}) for client in range(5)]
+    with LocalEngine(1).open(recipe, data) as session:
+        answers = list(session.run(Broadcast({}), jobs))
+    assert [(job.client, answer) for job, answer in answers] == [(i, Failure(str(i))) for i in range(5)]
+    sizes = [data.size(client) for client in begun]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 1

@@ -24,6 +24,10 @@ class FederatedData:
         part = self.partition.part_at(client, round_)
         return ClientData(client, self._select(part.train), self._select(part.validation))
 
+    def size(self, client: int) -> int:
+        """Give how many images a client trains with, to within a few where the split is redrawn in every round."""
+        return len(self.partition.parts[client].train)
+
     def _select(self, rows: Indices) -> LabelledImages:
         pool = self.source.pool
         return LabelledImages(pool.images[rows], pool.labels[rows])

@@ -16,6 +16,7 @@ from btfl.recipes.base import Recipe
 from btfl.recipes.hardware import check_hardware, training_on
 
 DEVICES = ("cpu", "cuda", "auto")
+_SORTED = 64  # jobs at a time are begun in order of size; so many results may have to wait for their turn
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,29 @@ class LocalEngine:
         with training_on(device):
             check_hardware(recipe.settings)  # here, so that workers forked from this process know it already
             with WorkerPool[tuple[Broadcast, Job], Result | Failure](workers, _attempt, recipe, data) as pool:
-                yield _LocalSession(pool)
+                yield _LocalSession(pool, data)
 
 
 class _LocalSession:
-    def __init__(self, pool: WorkerPool[tuple[Broadcast, Job], Result | Failure]) -> None:
-        self._pool = pool
+    def __init__(self, pool: WorkerPool[tuple[Broadcast, Job], Result | Failure], data: FederatedData) -> None:
+        self._pool, self._data = pool, data
 
     def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
-        yield from zip(jobs, self._pool.map([(broadcast, job) for job in jobs]), strict=True)
+        order = self._large_ones_first(jobs)
+        early: dict[int, Result | Failure] = {}
+        turn = 0
+        for place, result in zip(order, self._pool.map([(broadcast, jobs[place]) for place in order]), strict=True):
+            early[place] = result
+            while turn in early:
+                yield jobs[turn], early.pop(turn)
+                turn += 1
+
+    def _large_ones_first(self, jobs: Sequence[Job]) -> list[int]:
+        """Order the jobs so that no worker is left alone with a large one at the end of a round."""
+        sizes = [self._data.size(job.client) for job in jobs]
+        starts = range(0, len(jobs), _SORTED)
+        parts = [range(start, min(start + _SORTED, len(jobs))) for start in starts]
+        return [place for part in parts for place in sorted(part, key=lambda place: -sizes[place])]
 
 
 def _attempt(recipe: Recipe, data: FederatedData, item: tuple[Broadcast, Job]) -> Result | Failure:
