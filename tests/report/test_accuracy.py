@@ -16,7 +16,7 @@ from btfl.report.accuracy import compare, paired_bootstrap
 from btfl.report.formats import to_csv, to_latex, to_markdown
 from btfl.report.groups import group_runs, load_runs
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
-from btfl.report.tables import accuracy_table, interval_table
+from btfl.report.tables import accuracy_table, interval_tables
 from drawn_runs import make_run
 
 
@@ -95,14 +95,13 @@ def test_more_clients_make_the_interval_narrower_and_the_same_data_the_same_inte
 def test_pairs_are_the_same_clients_of_the_same_seeds(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / f"s{seed}", seed=seed) for seed in (0, 1)]
     (group,) = group_runs(load_runs(folders))
-    found = compare(group.rows, "btfl", "fedavg")
+    found = compare(group.rows, "btfl", "fedavg")["average"]
     wide = group.rows.pivot_table(index=["seed", "client"], columns="method", values="accuracy") * 100
     assert found.difference == pytest.approx((wide["btfl"] - wide["fedavg"]).mean())
     assert (found.clients, found.seeds) == (8, 2)
     assert found.is_clear
-    table = interval_table(group)
-    assert table is not None
-    assert {row.cells[0].text: row.cells[4].text for row in table.rows}["FedAvg"] == "BTFL better"
+    (table,) = interval_tables(group)
+    assert {row.cells[0].text: row.cells[-1].text for row in table.rows}["FedAvg"] == "better"
     with pytest.raises(InputError, match="not both"):
         compare(group.rows, "btfl", "memo")
 

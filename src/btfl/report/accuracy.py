@@ -57,16 +57,19 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-def compare(rows: pd.DataFrame, method: str, other: str, column: str = "average") -> Interval:
-    """Compare two methods on the same clients of the same seeds: mean difference, and its interval."""
-    table = by_client(rows)[column].unstack("method")
-    if method not in table or other not in table:
+def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
+    """Compare two methods on the same clients of the same seeds: mean differences by stream, and their intervals."""
+    table = by_client(rows)
+    known = table.index.get_level_values("method").unique()
+    if method not in known or other not in known:
         raise InputError(f"'{method}' and '{other}' are not both among the results")
-    paired = (table[method] - table[other]).dropna()
-    seeds = paired.index.get_level_values("seed")
+    wide = table.unstack("method")
+    paired = pd.DataFrame({column: wide[column, method] - wide[column, other] for column in COLUMNS})
+    paired = paired.dropna(subset=["average"])
     if not len(paired):
         raise InputError(f"'{method}' and '{other}' share no seed: they cannot be compared pair by pair")
-    return paired_bootstrap([paired[seeds == seed].to_numpy(dtype=np.float64) for seed in sorted(set(seeds))])
+    seeds = [part.to_numpy(np.float64) for _, part in paired.groupby(level="seed")]
+    return {column: paired_bootstrap([part[:, i] for part in seeds]) for i, column in enumerate(COLUMNS)}
 
 
 def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:

@@ -103,7 +103,7 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
         lambda: accuracy.by_stream(group),
     )  # fmt: skip
     yield from cost_tables(group)
-    yield tables.interval_table(group)
+    yield from tables.interval_tables(group)
     yield tables.paper_table(group)
     yield make(
         "clients", "At home and abroad: IND against EXD accuracy of each client",

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from btfl.report.accuracy import Interval, paired_bootstrap
+from btfl.report.accuracy import paired_bootstrap
 from btfl.report.drawing import Drawing, draw
 from btfl.report.groups import is_oracle
 from btfl.report.style import INK, Style, style_of
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
+from btfl.report.tables import interval_cell
 
 REFERENCE = "coherent"
 RATES = (1.0, 0.1)
@@ -78,7 +79,7 @@ def difference_table(rows: pd.DataFrame, reference: str = REFERENCE) -> Table | 
             index="client", columns="method", values="accuracy"
         )
         intervals = [paired_bootstrap([(table[reference] - table[name]).to_numpy(dtype=np.float64)]) for name in others]
-        lines.append(Row((text_cell(scenario), *map(_difference_cell, intervals))))
+        lines.append(Row((text_cell(scenario), *map(interval_cell, intervals))))
     return Table(
         "scenarios-difference",
         f"{titles[reference]} less each other method, percentage points",
@@ -212,11 +213,6 @@ def _titles(rows: pd.DataFrame) -> dict[str, str]:
 def _mean_cell(row: pd.Series) -> Cell:
     mean, low, high = (float(row[name]) for name in ("accuracy", "low", "high"))
     return Cell(f"{number(mean, 1)} ({number(low, 1)} to {number(high, 1)})", mean, parts={"low": low, "high": high})
-
-
-def _difference_cell(interval: Interval) -> Cell:
-    low, high = number(interval.low, 1, signed=True), number(interval.high, 1, signed=True)
-    return Cell(f"{number(interval.difference, 1, signed=True)} ({low} to {high})", interval.difference)
 
 
 def _delay(value: float, after: int) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from btfl.data.streams import LETTERS, STREAMS
 from btfl.report import calibration, detection, paper
-from btfl.report.accuracy import COLUMNS, LEVEL, by_seed, compare, spread, values_of
+from btfl.report.accuracy import COLUMNS, LEVEL, Interval, by_seed, compare, spread, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
 
@@ -23,6 +23,8 @@ HEADINGS = {
     "average": "average",
 }
 """How a table calls the streams."""
+OURS = ("coherent",)
+"""Methods that are not the paper's but our own: each is compared with all others."""
 
 
 def accuracy_table(group: Group) -> Table:
@@ -68,41 +70,39 @@ def accuracy_notes(group: Group) -> list[str]:
     return lines
 
 
-def interval_table(group: Group) -> Table | None:
-    """BTFL's average less that of each other method, with a paired bootstrap confidence interval."""
-    reference = group.reference
-    if reference is None or len(group.titles) < 2:
-        return None
+def interval_tables(group: Group) -> list[Table]:
+    """BTFL's accuracy less that of each other method, and our own method's, with paired bootstrap intervals."""
+    names = dict.fromkeys([group.reference, *(name for name in OURS if name in group.titles)])
+    return [_interval_table(group, name) for name in names if name is not None and len(group.titles) > 1]
+
+
+def _interval_table(group: Group, reference: str) -> Table:
     title, rows = group.titles[reference], []
     for name in group.titles:
         if name == reference:
             continue
         found = compare(group.rows, reference, name)
-        verdict = f"{title} better" if found.low > 0 else f"{title} worse" if found.high < 0 else "not clear"
-        rows.append(
-            _row(
-                group,
-                name,
-                [
-                    number_cell(found.difference, signed=True),
-                    number_cell(found.low, signed=True),
-                    number_cell(found.high, signed=True),
-                    text_cell(verdict),
-                    number_cell(found.clients, 0),
-                ],
-            )
-        )
+        low, high = found["average"].low, found["average"].high
+        verdict = "better" if low > 0 else "worse" if high < 0 else "not clear"
+        rows.append(_row(group, name, [*(interval_cell(found[column]) for column in COLUMNS), text_cell(verdict)]))
     return Table(
-        group.file("difference"),
-        f"{title} against each method, in percentage points of the average: {group.label}",
-        ("method", "difference", "low", "high", "verdict", "pairs"),
+        group.file("difference" if reference == group.reference else f"difference-{reference}"),
+        f"{title} less each method, in percentage points: {group.label}",
+        ("method", *(HEADINGS[column] for column in COLUMNS), f"{title} is"),
         tuple(rows),
         (
-            f"{title}'s average less the method's. Low and high: {LEVEL:.0%} bootstrap interval over the same clients"
-            f"{' and seeds' if len(group.seeds) > 1 else ' (one seed, so seeds add nothing to it)'}; "
-            "not clear: it holds zero.",
+            f"In brackets: {LEVEL:.0%} bootstrap interval over the same {len(group.rows['client'].unique())} clients"
+            f"{' and seeds' if len(group.seeds) > 1 else ' (one seed, so seeds add nothing to it)'}. "
+            "The last column judges the average; not clear: the interval holds zero.",
         ),
     )
+
+
+def interval_cell(found: Interval) -> Cell:
+    """Write a difference and, in brackets, its interval."""
+    low, high = (number(value, 1, signed=True) for value in (found.low, found.high))
+    text = f"{number(found.difference, signed=True)} ({low} to {high})"
+    return Cell(text, found.difference, parts={"low": found.low, "high": found.high})
 
 
 def paper_table(group: Group) -> Table | None:
