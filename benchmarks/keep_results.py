@@ -1,0 +1,99 @@
+"""Put what a finished run found into ``results/``: small files only, each number with its source beside it.
+
+``python benchmarks/keep_results.py runs/paper results/cifar10-cnn-dir0.1 --command "btfl bench --from ..."``
+
+A folder there holds ``run.json`` (every setting, seed, fingerprints, hash of the streams), ``results.parquet`` (a row
+for each method, client and stream, from which the tables are made), the streams themselves as indices, the tables,
+some figures, and a page that says how to make it all again. ``tests/report/test_committed_results.py`` makes the
+tables anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from btfl.bench.saved import RECORD, RESULTS, SavedRun, load_run
+from btfl.engines.trained import TrainedFederation
+from btfl.report.build import write_report
+
+FIGURES = ("accuracy", "clients")
+SHOWN = ("accuracy", "difference", "difference-coherent", "paper", "detection", "calibration")
+LARGEST = 3_000_000  # bytes a folder may have
+
+
+def keep(run: Path, into: Path, command: str, note: str, figures: Sequence[str]) -> None:
+    """Copy what is small, draw the report, and write the page."""
+    saved = load_run(run)
+    if private := re.findall(r'"(/[\w./-]+)"', (run / RECORD).read_text()):
+        raise SystemExit(f"{run / RECORD} names places on this machine, which do not belong here: {private}")
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    for path in (run / RECORD, run / RESULTS, *run.glob("streams*")):
+        shutil.copy(path, into)
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch)
+        write_report([run], report)
+        for path in sorted((report / "tables").glob("*.md")) + sorted((report / "tables").glob("*.csv")):
+            (into / "tables").mkdir(exist_ok=True)
+            shutil.copy(path, into / "tables")
+        for name in figures:
+            if (path := report / "figures" / f"{name}.png").exists():
+                (into / "figures").mkdir(exist_ok=True)
+                shutil.copy(path, into / "figures")
+    (into / "README.md").write_text(page(saved, into, command, note))
+    size = sum(path.stat().st_size for path in into.rglob("*") if path.is_file())
+    print(f"{into}: {size / 1e6:.2f} MB")
+    if size > LARGEST:
+        raise SystemExit(f"{into} is larger than {LARGEST / 1e6:.0f} MB: keep less")
+
+
+def page(saved: SavedRun, into: Path, command: str, note: str) -> str:
+    """Write the page of a kept run."""
+    experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
+    trained = sorted(path.parent for path in (saved.folder / "training").glob("*/final"))
+    digests = [f"{place.name} {TrainedFederation.load(place / 'final').digest()[:16]}" for place in trained]
+    lines = [
+        f"# {into.name}",
+        "",
+        *([note, ""] if note else []),
+        f"    {command}",
+        "",
+        f"- {data['source']}, {experiment['model']}, {experiment['clients']} clients, {experiment['partition']} "
+        f"{experiment['alpha']:g}, {experiment['split']} split, seed {experiment['seed']}",
+        f"- {training['rounds']} rounds of {training['local_epochs']} epochs, batch {training['batch']}, "
+        f"{training['optimiser']} {training['learning_rate']:g}",
+        f"- B and D: {'half from ' + data['shift'] + ', half corrupted' if data['shift'] else 'corrupted throughout'}",
+        f"- streams: {saved.manifest_hash}",
+        f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
+        f"- {platform.machine()}, two cores, no GPU; {datetime.date.today().isoformat()}",
+        *(f"- {said}" for said in saved.notes),
+        "",
+    ]
+    for name in SHOWN:
+        if (path := into / "tables" / f"{name}.md").exists():
+            lines += [path.read_text().replace("### ", "## ")]
+    lines += [f"![{path.stem}](figures/{path.name})\n" for path in sorted((into / "figures").glob("*.png"))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    """Keep one run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("into", type=Path)
+    parser.add_argument("--command", required=True, help="what makes this run from nothing, or from the zoo")
+    parser.add_argument("--note", default="", help="what a reader must know first")
+    parser.add_argument("--figures", nargs="*", default=FIGURES)
+    arguments = parser.parse_args()
+    keep(arguments.run, arguments.into, arguments.command, arguments.note, arguments.figures)
+
+
+if __name__ == "__main__":
+    main()
