@@ -79,7 +79,7 @@ def test_what_cannot_start_is_refused(entry: start.ZooEntry, run: BenchRun, tmp_
         start.find_start("zoo:no-such-thing")
     with pytest.raises(StorageError, match="not a finished run"):
         start.find_start(str(tmp_path))
-    with pytest.raises(InputError, match="name one of them"):
+    with pytest.raises(InputError, match="a preset is a whole experiment"):
         collect({"preset": "demo", "start": str(run.folder)})
 
 
@@ -93,3 +93,12 @@ def test_a_damaged_entry_is_named(entry: start.ZooEntry, tmp_path: Path) -> None
     write_json(tmp_path / start.CARD, {**read_json(tmp_path / start.CARD), "version": 99})
     with pytest.raises(StorageError, match="card"):
         start.find_start(str(tmp_path))
+
+
+def test_a_file_beside_a_start_says_what_is_different(run: BenchRun, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text('name = "other"\nmethods = ["btfl", "btfl[count=after]"]\n')
+    chosen = collect({"experiment": tmp_path / "other.toml", "start": str(run.folder)})
+    assert chosen.name == "other"
+    assert chosen.methods == ("btfl", "btfl[count=after]")
+    assert chosen.training == run.experiment.training
+    assert chosen.clients == run.experiment.clients

@@ -86,7 +86,7 @@ def test_an_experiment_from_a_file(tmp_path: Path, btfl: Said) -> None:
         (["train", "--preset", "demo", "--device", "gpu"], "Did you mean cpu"),
         (["train", "--preset", "demo", "--min-share", "0"], "a share above 0"),
         (["bench", "--preset", "demo", "--min-share", "2"], "a share above 0"),
-        (["train", "mine.toml", "--preset", "demo"], "name one of them"),
+        (["train", "mine.toml", "--preset", "demo"], "a preset is a whole experiment"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_no_stack_trace(

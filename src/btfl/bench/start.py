@@ -106,18 +106,15 @@ class RunStart:
 
     @property
     def recipes(self) -> Sequence[str]:
-        """What was trained."""
-        return tuple(sorted(path.parent.name for path in (self.folder / "training").glob("*/run.json")))
+        """What was trained, to the end."""
+        return tuple(sorted(path.parent.name for path in (self.folder / "training").glob("*/final")))
 
     def end_of_training(self, recipe: str) -> tuple[Mapping[str, Any], Progress]:
         """Give the last checkpoint of a recipe."""
         folder = self.folder / "training" / recipe
         spec, progress = read_json(folder / "run.json"), RunFolder(folder).load()
-        done = 0 if progress is None else progress.round
-        if progress is None or done < spec["settings"]["rounds"]:
-            raise StorageError(
-                f"{folder} is at round {done} of {spec['settings']['rounds']}: finish its training first"
-            )
+        if progress is None:
+            raise StorageError(f"{folder} has no checkpoint any more: train it anew")
         return spec, progress
 
     def digest(self, recipe: str) -> str:

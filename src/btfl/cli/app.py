@@ -83,7 +83,7 @@ def bench(
 
     An experiment is read from a TOML file or a preset; options change single settings of it. A run that was
     interrupted goes on where it stopped. With `--from` nothing is trained: the experiment and the weights are those of
-    an entry of the zoo (`btfl zoo list`) or of another run, and options choose methods and streams.
+    an entry of the zoo (`btfl zoo list`) or of another run, and a file or options choose methods and streams.
 
     Examples:
 

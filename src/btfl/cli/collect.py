@@ -22,13 +22,14 @@ _SETTINGS = {
 def collect(typed: Mapping[str, Any]) -> Experiment:
     """Put an experiment together from a command's options: a file, a preset or a trained federation, and changes.
 
+    Beside a trained federation a file says what is to be different: other methods, for instance.
+
     ``typed`` is what the command was given (``typer.Context.params``), by the names of ``cli/options.py``; None is what
     was not typed, and what is no part of an experiment is left alone.
     """
-    sources = [typed.get(name) for name in ("experiment", "preset", "start")]
-    if sum(source is not None for source in sources) > 1:
-        raise InputError("an experiment comes from a file, a preset or --from: name one of them")
-    path, preset, start = sources
+    path, preset, start = (typed.get(name) for name in ("experiment", "preset", "start"))
+    if preset is not None and (path is not None or start is not None):
+        raise InputError("a preset is a whole experiment: it goes with neither a file nor --from")
     values = _base(path, preset, start)
     changes = {place: typed[name] for name, place in _SETTINGS.items() if typed.get(name) not in (None, (), [])}
     for item in typed.get("option") or []:
@@ -47,11 +48,10 @@ def collect(typed: Mapping[str, Any]) -> Experiment:
 
 
 def _base(path: str | Path | None, preset: str | None, start: str | None) -> dict[str, Any]:
-    if path is not None:
-        return read_experiment(Path(path))
-    if start is not None:
-        return dict(find_start(start).experiment)
-    return read_preset(preset) if preset else {}
+    if preset is not None:
+        return read_preset(preset)
+    trained = {} if start is None else dict(find_start(start).experiment)
+    return trained if path is None else {**trained, **read_experiment(Path(path))}
 
 
 def _value(text: str) -> Any:
