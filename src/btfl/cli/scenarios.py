@@ -38,6 +38,7 @@ def scenarios(
     """
     import pandas as pd
     from rich.console import Console
+    from rich.progress import track
 
     from btfl.bench.results import write_table
     from btfl.bench.saved import constants, load_run
@@ -59,12 +60,14 @@ def scenarios(
     names = [find_scenario(name).name for name in dict.fromkeys(scenario or SCENARIOS)]
     evaluation, saved = open_run(run, tuple(dict.fromkeys(method or FEATURE_METHODS)), root), load_run(run)
     settings = ScenarioSettings(saved.seed if seed is None else seed, length, shifted, test_batch)
-    parts = []
-    with console.status("running the scenarios") as status:
-        for part in run_scenarios(evaluation, names, settings, constants(saved.record)):
-            parts.append(part)
-            status.update(f"{len(parts)} of {len(evaluation.manifest.clients)} clients done")
-    rows = pd.concat(parts, ignore_index=True)
+    parts = track(
+        run_scenarios(evaluation, names, settings, constants(saved.record)),
+        "running the scenarios",
+        total=len(evaluation.manifest.clients),
+        console=console,
+        transient=True,
+    )
+    rows = pd.concat(list(parts), ignore_index=True)
     write_table(rows, folder / FILE)
     write_table(scenario_means(rows), folder / "scenarios-means.parquet")
     tables = scenario_tables(rows, {name: one.family for name, one in SCENARIOS.items()})
@@ -102,6 +105,7 @@ def drift(
     `btfl drift runs/quick --detector regime --detector cusum --detector adwin-evidence`
     """
     from rich.console import Console
+    from rich.progress import track
 
     from btfl.bench.detectors import choose, has_river
     from btfl.bench.drift import FILE, Protocol, detect
@@ -118,9 +122,8 @@ def drift(
         console.print("note: ADWIN, KSWIN and Page-Hinkley are left out: pip install 'btfl[drift]'", markup=False)
     protocol = Protocol(before, after, draws, warm_up, load_run(run).seed if seed is None else seed, shifted)
     evaluation = open_run(run, ("coherent",), root)
-    with console.status("watching the streams"):
-        clients = range(len(evaluation.manifest.clients))
-        curves = detect((make_base(evaluation, number) for number in clients), chosen, protocol)
+    clients = track(range(len(evaluation.manifest.clients)), "watching the streams", console=console, transient=True)
+    curves = detect((make_base(evaluation, number) for number in clients), chosen, protocol)
     write_table(curves, folder / FILE)
     tables = [drift_table(curves, rate, after) for rate in RATES]
     write_atomically(folder / "drift.md", "\n".join(map(to_markdown, tables)).encode())
