@@ -206,7 +206,7 @@ def test_a_mean_has_the_interval_of_its_clients_and_a_difference_is_paired() -> 
     assert (found["low"], found["high"]) == (pytest.approx(50, abs=5), pytest.approx(90, abs=5))
     table = difference_table(rows)
     assert table is not None
-    assert table.rows[0].cells[1].text == "+10.0 (+10.0 to +10.0)"  # clients differ, the difference does not
+    assert table.rows[0].cells[1].text == "+10.00 (+10.0 to +10.0)"  # clients differ, the difference does not
     assert difference_table(rows[rows["method"] == "btfl"]) is None
 
 
