@@ -496,6 +496,24 @@ def test_an_npz_can_be_the_other_domain(kept: Path, tmp_path: Path, name: str, t
 # The command line
 
 
+@pytest.mark.filterwarnings("ignore:.*will be removed in Click 9:DeprecationWarning")
+def test_what_a_benchmark_wants_is_brought_if_it_is_not_at_hand(
+    fake: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import btfl.cli.data as commands
+
+    sought: list[str] = []
+
+    def fetched(name: str) -> None:
+        sought.append(name)
+        fetch.get("cifar10", official(fake, tmp_path / "bin"))
+
+    monkeypatch.setattr(commands, "get", fetched)
+    for name in ("digits", "folder", "CIFAR10", "cifar10"):
+        commands.bring(name)
+    assert sought == ["cifar10"]
+
+
 # imported in the test, for typer below 0.21 warns when a click that is newer than it is imported
 @pytest.mark.filterwarnings("ignore:.*will be removed in Click 9:DeprecationWarning")
 def test_the_command_line_lists_gets_and_checks(fake: Arrays, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from btfl.adapters.registry import METHODS
 from btfl.bench.experiment import Experiment
 from btfl.bench.run import BenchRun, run_bench
 from btfl.bench.start import find_start
+from btfl.cli.data import bring
 from btfl.cli.progress import Watcher
 from btfl.cli.report import show_report
 from btfl.engines import FaultSettings
@@ -49,6 +50,8 @@ def run_with_progress(
     """Run, with a progress bar; ``start`` is where trained weights are taken from, as typed."""
     if start is not None and Path(start).resolve() == folder.resolve():
         raise InputError(f"a run from {start} needs another folder for its results: name one with --out")
+    if experiment.root is None:
+        bring(experiment.dataset)
     with Watcher(console) as watcher:
         return run_bench(
             experiment,

@@ -116,6 +116,15 @@ def check(
         raise DataError("\n".join(wrong))
 
 
+def bring(name: str) -> None:
+    """Get a dataset that is wanted, is not at hand and can be had without anyone's doing."""
+    known = fetch.gettable()
+    name = name.lower()
+    if name in known and not known[name].stored.is_in(cache_root() / name):
+        typer.echo(f"{name} is not at hand: getting it")
+        get(name)
+
+
 class _Bar:
     """A progress callback that keeps one bar, renamed as the work goes from step to step."""
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from btfl.bench.data import load_data
 from btfl.bench.experiment import Experiment
 from btfl.bench.run import train_recipe, training_folder
+from btfl.cli.data import bring
 from btfl.cli.progress import Watcher
 from btfl.engines import FaultSettings, TrainedFederation
 from btfl.engines.base import Engine
@@ -34,6 +35,8 @@ def train_and_show(
             raise UnknownNameError("recipe", name, RECIPES)
     if tensorboard:
         need_tensorboard()
+    if experiment.root is None:
+        bring(experiment.dataset)
     data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
     for name in recipes:
         try:
