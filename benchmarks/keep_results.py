@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import platform
 import re
 import shutil
@@ -33,6 +34,8 @@ def keep(run: Path, into: Path, command: str, note: str, figures: Sequence[str])
     saved = load_run(run)
     if private := re.findall(r'"(/[\w./-]+)"', (run / RECORD).read_text()):
         raise SystemExit(f"{run / RECORD} names places on this machine, which do not belong here: {private}")
+    if into.exists() and not (into / RECORD).exists():
+        raise SystemExit(f"{into} is there and holds no kept run: name another folder")
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     for path in (run / RECORD, run / RESULTS, *run.glob("streams*")):
@@ -72,7 +75,7 @@ def page(saved: SavedRun, into: Path, command: str, note: str) -> str:
         f"- B and D: {'half from ' + data['shift'] + ', half corrupted' if data['shift'] else 'corrupted throughout'}",
         f"- streams: {saved.manifest_hash}",
         f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
-        f"- {platform.machine()}, two cores, no GPU; {datetime.date.today().isoformat()}",
+        f"- {platform.machine()}, {os.cpu_count()} cores, on the CPU; {datetime.date.today().isoformat()}",
         *(f"- {said}" for said in saved.notes),
         "",
     ]
