@@ -1,40 +1,48 @@
 """How the coherent method's defaults were chosen: on the clients' validation parts alone, never on a test stream.
 
 Run as ``python benchmarks/coherent_settings.py RUN...`` with folders of finished runs (``btfl bench``) whose recipe is
-fedavg. For every client it makes four streams of validation samples: its own (IND), as many of all others' (EXD), both
-shuffled together, and both in turns of 100; and gives mean accuracy and log loss over clients and streams for each
-setting, all runs beside one another. The likeliest temperature is that of the generative head on each client's own
-validation part, under the client's own label shares, added up over clients.
+fedavg. For every client it makes the benchmark's five kinds of stream, and one of turns of 100, from validation
+samples: its own (IND) and as many of all others' (EXD), as they are and under shifts that no test stream has
+(``strange_images.py``). It gives mean accuracy and log loss over clients and streams for each setting, all runs beside
+one another.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from strange_images import SHIFTS, shifted
 
 from btfl import ClientBundle
 from btfl.adapters.coherent import CoherentAdapter
 from btfl.adapters.coherent_settings import CoherentSettings
-from btfl.bayes.evidence import log_softmax
-from btfl.bayes.generative import class_scores, shares
+from btfl.bench.data import load_data
+from btfl.bench.experiment import Experiment
+from btfl.bench.saved import load_run
 from btfl.engines.trained import TrainedFederation
 from btfl.randomness import generator
+from btfl.recipes.images import extract
 
 Floats = NDArray[np.float64]
 Stream = tuple[Floats, NDArray[np.int64]]
 
-TURN = 100
-TEMPERATURES, SHRINKAGES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0), (0.02, 0.05, 0.1, 0.2, 0.4)
+TURN, LONGEST = 100, 300
 VARIANTS: tuple[Mapping[str, Any], ...] = (
-    *({"temperature": t, "shrinkage": r} for t in TEMPERATURES for r in SHRINKAGES),
-    *({"forgetting": f} for f in (0.9, 0.95, 0.98, 0.99, 0.995, 0.999)),
-    *({"change": h} for h in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)),
-    *({"openness": o} for o in (0.005, 0.02, 0.05, 0.1)),
+    {"temperature": 2.0, "shrinkage": 0.2, "openness": 0.02},  # the pilot's
+    *(
+        {"temperature": t, "shrinkage": r, "openness": o}
+        for t in (1.25, 1.5, 1.75, 2.0)
+        for r in (0.02, 0.05, 0.2)
+        for o in (0.02, 0.1, 0.15, 0.2, 0.3)
+    ),
+    *({"forgetting": f} for f in (0.95, 0.98, 0.99, 0.995)),
+    *({"change": h} for h in (0.001, 0.002, 0.005, 0.01, 0.02)),
     *({"evidence": kind} for kind in ("discriminant", "both")),
     *(
         {"global_heads": everyone, "local_heads": own}
@@ -44,26 +52,62 @@ VARIANTS: tuple[Mapping[str, Any], ...] = (
 )
 
 
-def validation(bundle: ClientBundle) -> Stream:
-    statistics = bundle.statistics
-    return statistics["validation_features"].astype(np.float64), statistics["validation_labels"].astype(np.int64)
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """A client's validation part: features as they are and under one shift a sample, drawn at random."""
+
+    clean: Floats
+    strange: Floats
+    labels: NDArray[np.int64]
 
 
-def streams(bundles: list[ClientBundle], client: int) -> Iterator[Stream]:
-    """Own validation samples, others', both shuffled, and both in turns."""
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """What settings are judged on."""
+
+    bundles: list[ClientBundle]
+    streams: list[list[Stream]]
+    """Of each client."""
+
+
+def load(run: Path) -> Federation:
+    """Load a finished run, and look at every client's validation images through its network."""
+    experiment = Experiment.model_validate(load_run(run).record["experiment"])
+    trained, data = TrainedFederation.load(run / "training" / "fedavg" / "final"), load_data(experiment)
+    parts = []
+    for number in range(len(data)):
+        images, rng = data.of(number, experiment.training_settings().rounds).validation, generator(0, "shifts", number)
+        network, chosen = trained.client(number).extractor(), rng.integers(len(SHIFTS), size=len(images.labels))
+        strange = images.images.copy()
+        for kind, name in enumerate(SHIFTS):
+            if (chosen == kind).any():
+                strange[chosen == kind] = shifted(images.images[chosen == kind], name, rng)
+        clean, strange_ = (extract(network, part).astype(np.float64) for part in (images.images, strange))
+        parts.append(Validation(clean, strange_, images.labels))
+    bundles = [trained.outcome(number).bundle for number in range(len(parts))]
+    return Federation(bundles, [streams(parts, number) for number in range(len(parts))])
+
+
+def streams(parts: list[Validation], client: int) -> list[Stream]:
+    """Give a client's streams A to E, and one that turns external and back every 100 samples."""
     rng = generator(0, "validation streams", client)
-    own, labels = validation(bundles[client])
-    others = [validation(bundle) for number, bundle in enumerate(bundles) if number != client]
-    pool, pool_labels = (np.concatenate(parts) for parts in zip(*others, strict=True))
-    drawn = rng.choice(len(pool), size=min(len(own), len(pool)), replace=False)
-    order, external = rng.permutation(len(own)), (pool[drawn], pool_labels[drawn])
-    yield own[order], labels[order]
-    yield external
-    mixed, mixed_labels = np.concatenate([own, external[0]]), np.concatenate([labels, external[1]])
-    order = rng.permutation(len(mixed))
-    yield mixed[order], mixed_labels[order]
-    turns = np.argsort(np.concatenate([_turn(len(own)), _turn(len(external[0]), 1)]), kind="stable")
-    yield mixed[turns], mixed_labels[turns]
+    own = _drawn(parts[client], rng)
+    others = [part for number, part in enumerate(parts) if number != client]
+    names = ("clean", "strange", "labels")
+    pool = Validation(*(np.concatenate([getattr(part, name) for part in others]) for name in names))
+    external = _drawn(pool, rng, len(own.labels))
+    pairs = [(own.clean, own.labels), (own.strange, own.labels)]
+    pairs += [(external.clean, external.labels), (external.strange, external.labels)]
+    everything = tuple(np.concatenate([pair[kind] for pair in pairs]) for kind in (0, 1))
+    mixed = rng.permutation(len(everything[0]))[:LONGEST]
+    clean = [np.concatenate([getattr(own, name), getattr(external, name)]) for name in ("clean", "labels")]
+    turns = np.argsort(np.concatenate([_turn(len(own.labels)), _turn(len(external.labels), 1)]), kind="stable")
+    return [*pairs, (everything[0][mixed], everything[1][mixed]), (clean[0][turns], clean[1][turns])]
+
+
+def _drawn(part: Validation, rng: np.random.Generator, most: int = LONGEST) -> Validation:
+    rows = rng.permutation(len(part.labels))[:most]
+    return Validation(part.clean[rows], part.strange[rows], part.labels[rows])
 
 
 def _turn(samples: int, first: int = 0) -> NDArray[np.int64]:
@@ -71,12 +115,12 @@ def _turn(samples: int, first: int = 0) -> NDArray[np.int64]:
     return np.arange(samples) // TURN * 2 + first
 
 
-def judged(bundles: list[ClientBundle], settings: CoherentSettings) -> tuple[float, float]:
+def judged(federation: Federation, settings: CoherentSettings) -> tuple[float, float]:
     """Give mean accuracy (%) and log loss over clients and streams."""
     accuracy, loss = [], []
-    for client, bundle in enumerate(bundles):
+    for bundle, of_client in zip(federation.bundles, federation.streams, strict=True):
         adapter = CoherentAdapter(bundle, settings)
-        for features, labels in streams(bundles, client):
+        for features, labels in of_client:
             adapter.reset()
             probabilities = adapter.predict(features)
             accuracy.append((probabilities.argmax(axis=1) == labels).mean())
@@ -84,43 +128,18 @@ def judged(bundles: list[ClientBundle], settings: CoherentSettings) -> tuple[flo
     return 100 * float(np.mean(accuracy)), float(np.mean(loss))
 
 
-def likeliest_temperature(bundles: list[ClientBundle], shrinkage: float) -> float:
-    grid = np.arange(0.5, 6.01, 0.1)
-    total = np.zeros(len(grid))
-    for bundle in bundles:
-        counts, sums, scatter, own = (
-            bundle.statistics[name].astype(np.float64)
-            for name in (
-                "global_class_counts",
-                "global_class_feature_sums",
-                "global_feature_scatter",
-                "local_class_counts",
-            )
-        )
-        features, labels = validation(bundle)
-        scores = class_scores(counts, sums, scatter, shrinkage)
-        prior = shares(own, shares(counts), CoherentSettings().openness)
-        for number, temperature in enumerate(grid):
-            logits = scores.under(prior, float(temperature)).logits(features)
-            total[number] += log_softmax(logits)[np.arange(len(labels)), labels].sum()
-    return float(grid[total.argmax()])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     runs = parser.parse_args().runs
-    federations = [TrainedFederation.load(run / "training" / "fedavg" / "final") for run in runs]
-    every = [[federation.outcome(n).bundle for n in range(len(federation.outcomes))] for federation in federations]
-    for run, bundles in zip(runs, every, strict=True):
-        likeliest = ", ".join(f"{likeliest_temperature(bundles, r):.1f} (shrinkage {r:g})" for r in SHRINKAGES)
-        print(f"{run.name}: likeliest temperature {likeliest}")
-    print("\n| settings | " + " | ".join(f"{run.name}: accuracy, log loss" for run in runs) + " |")
-    print("| --- |" + " --- |" * len(runs))
+    every = [load(run) for run in runs]
+    print("| settings | mean: accuracy, log loss | " + " | ".join(run.name for run in runs) + " |")
+    print("| --- |" + " --- |" * (len(runs) + 1))
     for changes in ({}, *VARIANTS):
-        results = [judged(bundles, CoherentSettings(**changes)) for bundles in every]
+        results = [judged(federation, CoherentSettings(**changes)) for federation in every]
         told = ", ".join(f"{key} = {value}" for key, value in changes.items()) or "default"
-        print(f"| {told} | " + " | ".join(f"{a:.2f}, {loss:.4f}" for a, loss in results) + " |", flush=True)
+        cells = [f"{a:.2f}, {loss:.4f}" for a, loss in [np.mean(results, axis=0), *results]]
+        print(f"| {told} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

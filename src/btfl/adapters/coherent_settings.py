@@ -13,16 +13,17 @@ from btfl.errors import InputError
 class CoherentSettings:
     """One default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``)."""
 
-    temperature: float = 2.0
+    temperature: float = 1.5
     """T of the class scores: features are less Gaussian than the model says."""
-    shrinkage: float = 0.2
+    shrinkage: float = 0.02
     """r of the covariance."""
     forgetting: float = 0.99
     """f: how much of a mixture's counts survives a sample."""
     change: float = 0.005
     """h: how likely the stream is to turn into another kind at a sample."""
-    openness: float = 0.02
-    """How much of everyone's label shares is mixed into the client's, so that no class is impossible."""
+    openness: float = 0.15
+    """How much of everyone's label shares is mixed into the client's: no class is impossible, and a sample that looks
+    foreign because it is shifted weighs only so much."""
     global_heads: Literal["fedavg", "generative", "both"] = "both"
     """FedAvg's head, the generative one under everyone's shares, or the mean of both."""
     local_heads: Literal["personal", "generative", "both"] = "both"
