@@ -1,10 +1,9 @@
 """How the coherent method's defaults were chosen: on the clients' validation parts alone, never on a test stream.
 
-Run as ``python benchmarks/coherent_settings.py RUN...`` with folders of finished runs (``btfl bench``) whose recipe is
-fedavg. For every client it makes the benchmark's five kinds of stream, and one of turns of 100, from validation
-samples: its own (IND) and as many of all others' (EXD), as they are and under shifts that no test stream has
-(``strange_images.py``). It gives mean accuracy and log loss over clients and streams for each setting, all runs beside
-one another.
+Run as ``python benchmarks/coherent_settings.py RUN...`` with folders of finished runs (``btfl bench``). For every
+client it makes the benchmark's five kinds of stream, and one of turns of 100, from validation samples: its own (IND)
+and as many of all others' (EXD), as they are and under shifts that no test stream has (``strange_images.py``). It
+gives mean accuracy and log loss over clients and streams for each setting, all runs beside one another.
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ class Federation:
     """Of each client."""
 
 
-def load(run: Path) -> Federation:
+def load(run: Path, recipe: str) -> Federation:
     """Load a finished run, and look at every client's validation images through its network."""
     experiment = Experiment.model_validate(load_run(run).record["experiment"])
-    trained, data = TrainedFederation.load(run / "training" / "fedavg" / "final"), load_data(experiment)
+    trained, data = TrainedFederation.load(run / "training" / recipe / "final"), load_data(experiment)
     parts = []
     for number in range(len(data)):
         images, rng = data.of(number, experiment.training_settings().rounds).validation, generator(0, "shifts", number)
@@ -131,8 +130,9 @@ def judged(federation: Federation, settings: CoherentSettings) -> tuple[float, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    runs = parser.parse_args().runs
-    every = [load(run) for run in runs]
+    parser.add_argument("--recipe", default="fedavg", help="how they were trained: fedavg or balanced")
+    typed = parser.parse_args()
+    runs, every = typed.runs, [load(run, typed.recipe) for run in typed.runs]
     print("| settings | mean: accuracy, log loss | " + " | ".join(run.name for run in runs) + " |")
     print("| --- |" + " --- |" * (len(runs) + 1))
     for changes in ({}, *VARIANTS):

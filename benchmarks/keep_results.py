@@ -2,6 +2,8 @@
 
 ``python benchmarks/keep_results.py runs/paper results/cifar10-cnn-dir0.1 --command "btfl bench --from ..."``
 
+Several runs that a report would average, draws of the streams for instance, go into folders 1, 2, ... of one.
+
 A folder there holds ``run.json`` (every setting, seed, fingerprints, hash of the streams), ``results.parquet`` (a row
 for each method, client and stream, from which the tables are made), the streams themselves as indices, the tables,
 some figures, and a page that says how to make it all again. ``tests/report/test_committed_results.py`` makes the
@@ -29,20 +31,22 @@ SHOWN = ("accuracy", "difference", "difference-coherent", "paper", "detection", 
 LARGEST = 3_000_000  # bytes a folder may have
 
 
-def keep(run: Path, into: Path, command: str, note: str, figures: Sequence[str]) -> None:
+def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Sequence[str]) -> None:
     """Copy what is small, draw the report, and write the page."""
-    saved = load_run(run)
-    if private := re.findall(r'"(/[\w./-]+)"', (run / RECORD).read_text()):
-        raise SystemExit(f"{run / RECORD} names places on this machine, which do not belong here: {private}")
-    if into.exists() and not (into / RECORD).exists():
+    for run in runs:
+        if private := re.findall(r'"(/[\w./-]+)"', (run / RECORD).read_text()):
+            raise SystemExit(f"{run / RECORD} names places on this machine, which do not belong here: {private}")
+    if into.exists() and not list(into.glob(RECORD)) + list(into.glob(f"1/{RECORD}")):
         raise SystemExit(f"{into} is there and holds no kept run: name another folder")
     shutil.rmtree(into, ignore_errors=True)
-    into.mkdir(parents=True)
-    for path in (run / RECORD, run / RESULTS, *run.glob("streams*")):
-        shutil.copy(path, into)
+    for number, run in enumerate(runs, start=1):
+        place = into if len(runs) == 1 else into / str(number)
+        place.mkdir(parents=True)
+        for path in (run / RECORD, run / RESULTS, *run.glob("streams*")):
+            shutil.copy(path, place)
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch)
-        write_report([run], report)
+        write_report(runs, report)
         for path in sorted((report / "tables").glob("*.md")) + sorted((report / "tables").glob("*.csv")):
             (into / "tables").mkdir(exist_ok=True)
             shutil.copy(path, into / "tables")
@@ -50,15 +54,16 @@ def keep(run: Path, into: Path, command: str, note: str, figures: Sequence[str])
             if (path := report / "figures" / f"{name}.png").exists():
                 (into / "figures").mkdir(exist_ok=True)
                 shutil.copy(path, into / "figures")
-    (into / "README.md").write_text(page(saved, into, command, note))
+    (into / "README.md").write_text(page([load_run(run) for run in runs], into, command, note))
     size = sum(path.stat().st_size for path in into.rglob("*") if path.is_file())
     print(f"{into}: {size / 1e6:.2f} MB")
     if size > LARGEST:
         raise SystemExit(f"{into} is larger than {LARGEST / 1e6:.0f} MB: keep less")
 
 
-def page(saved: SavedRun, into: Path, command: str, note: str) -> str:
-    """Write the page of a kept run."""
+def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
+    """Write the page of what is kept; several runs differ in their streams alone."""
+    saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
     trained = sorted(path.parent for path in (saved.folder / "training").glob("*/final"))
     digests = [f"{place.name} {TrainedFederation.load(place / 'final').digest()[:16]}" for place in trained]
@@ -73,7 +78,7 @@ def page(saved: SavedRun, into: Path, command: str, note: str) -> str:
         f"- {training['rounds']} rounds of {training['local_epochs']} epochs, batch {training['batch']}, "
         f"{training['optimiser']} {training['learning_rate']:g}",
         f"- B and D: {'half from ' + data['shift'] + ', half corrupted' if data['shift'] else 'corrupted throughout'}",
-        f"- streams: {saved.manifest_hash}",
+        *(f"- streams: {run.manifest_hash}" for run in runs),
         f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
         f"- {platform.machine()}, {os.cpu_count()} cores, on the CPU; {datetime.date.today().isoformat()}",
         *(f"- {said}" for said in saved.notes),
@@ -87,15 +92,15 @@ def page(saved: SavedRun, into: Path, command: str, note: str) -> str:
 
 
 def main() -> None:
-    """Keep one run."""
+    """Keep one run, or several as one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("run", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("into", type=Path)
     parser.add_argument("--command", required=True, help="what makes this run from nothing, or from the zoo")
     parser.add_argument("--note", default="", help="what a reader must know first")
     parser.add_argument("--figures", nargs="*", default=FIGURES)
     arguments = parser.parse_args()
-    keep(arguments.run, arguments.into, arguments.command, arguments.note, arguments.figures)
+    keep(arguments.runs, arguments.into, arguments.command, arguments.note, arguments.figures)
 
 
 if __name__ == "__main__":

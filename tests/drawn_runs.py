@@ -36,10 +36,10 @@ def make_run(folder: Path, *, length: int = 40, skill: dict[str, float] | None =
     experiment = make_experiment(values)
     source = digits() if experiment.shift is None else load_source("digits", shift=experiment.shift)
     partition = make_partition(source, experiment.partition_settings(), experiment.seed)
-    manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.seed)
+    manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     methods = tuple(find_method(name) for name in experiment.methods)
     record = describe_run(experiment, source, manifest, methods)
-    rng = np.random.default_rng(experiment.seed)
+    rng = np.random.default_rng(experiment.stream_seed)
     predictions = [
         _predictions(name, client, stream, length, {**SKILL, **(skill or {})}, rng)
         for client in range(experiment.clients)

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pandas.testing import assert_frame_equal
 
 from btfl.errors import InputError, StorageError
+from btfl.report.accuracy import by_client
 from btfl.report.groups import group_runs, load_runs
+from btfl.report.tables import accuracy_notes
 from drawn_runs import make_run
 
 FEW: dict[str, Any] = {"methods": ("fedavg", "btfl"), "length": 8}
@@ -61,6 +64,18 @@ def test_one_result_twice_is_refused_but_methods_of_one_seed_join(tmp_path: Path
     (group,) = group_runs(load_runs([folders[0], other]))
     assert list(group.titles) == ["fedavg", "btfl", "personal"]
     assert group.seeds == [0]
+
+
+def test_draws_of_the_streams_are_averaged_client_by_client(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / str(draw), draw=draw, **FEW) for draw in (0, 1)]
+    apart = [group_runs(load_runs([folder]))[0] for folder in folders]
+    assert apart[0].first.manifest_hash != apart[1].first.manifest_hash
+    (group,) = group_runs(load_runs(folders))
+    assert (group.seeds, group.draws) == ([0], 2)
+    tables = [by_client(each.rows) for each in (group, *apart)]
+    assert_frame_equal(tables[0], (tables[1] + tables[2]) / 2)
+    assert any("mean over 2 draws" in line for line in accuracy_notes(group))
+    assert not any("draws" in line for line in accuracy_notes(apart[0]))
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from btfl.data.streams import StreamSettings
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.recipes.settings import TrainingSettings
 
+_SEEDS_APART = 1_000_000  # a draw of the streams must not be that of another seed
 DEFAULT_METHODS = ("fedavg", "fedavg-ft", "personal", "btfl", "btfl-release", "oracle")
 
 
@@ -45,6 +46,8 @@ class Experiment(BaseModel):
 
     severity: Literal[1, 2, 3, 4, 5] = 5
     corruptions: tuple[str, ...] = CORRUPTIONS
+    draw: int = Field(0, ge=0)
+    """Which draw of the streams: another number gives other streams for the same clients and the same weights."""
     longest_stream: int | None = Field(None, ge=4)
     """At most so many samples a stream; None: all of a client's test part."""
 
@@ -69,6 +72,11 @@ class Experiment(BaseModel):
     def stream_settings(self) -> StreamSettings:
         """Give how the streams are made."""
         return StreamSettings(self.severity, self.corruptions, longest=self.longest_stream)
+
+    @property
+    def stream_seed(self) -> int:
+        """What the streams follow from."""
+        return self.seed + self.draw * _SEEDS_APART
 
     def training_settings(self) -> TrainingSettings:
         """Give how the federation is trained."""

@@ -67,7 +67,7 @@ def run_bench(
     watch = watch or (lambda recipe, event: None)
     data = load_data(experiment)
     source, partition = data.source, data.partition
-    manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.seed)
+    manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     methods = tuple(find_method(name) for name in experiment.methods)
 
     federations: dict[str, TrainedFederation] = {}

@@ -26,7 +26,8 @@ RECORD, RESULTS, SAMPLES = "run.json", "results.parquet", "samples.parquet"
 
 def run_id(experiment: Experiment) -> str:
     """Name a run by what it is: name, seed, and a hash of every setting but the place of the data."""
-    settings = json.dumps(experiment.model_dump(mode="json", exclude={"root"}), sort_keys=True)
+    silent = {"root"} if experiment.draw else {"root", "draw"}  # names are older than draws
+    settings = json.dumps(experiment.model_dump(mode="json", exclude=silent), sort_keys=True)
     return f"{experiment.name}-s{experiment.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
@@ -103,6 +104,11 @@ class SavedRun:
     def seed(self) -> int:
         """What its random choices follow from."""
         return int(self.experiment["seed"])
+
+    @property
+    def draw(self) -> int:
+        """Which draw of the streams it is."""
+        return int(self.experiment.get("draw", 0))
 
     @property
     def manifest_hash(self) -> str:

@@ -1,4 +1,4 @@
-"""Which runs may be averaged: those that differ in nothing but the seed.
+"""Which runs may be averaged: those that differ in nothing but the seed, or the draw of the streams.
 
 Runs of another model, another heterogeneity or another training stand side by side. Runs whose streams are of another
 kind are refused, unless a person asks for them to be shown apart.
@@ -56,6 +56,16 @@ class Group:
         return sorted({run.seed for run in self.runs})
 
     @property
+    def draws(self) -> int:
+        """How many draws of the streams each client is averaged over, at most."""
+        return max(sum(run.seed == seed for run in self.by_streams) for seed in self.seeds)
+
+    @cached_property
+    def by_streams(self) -> list[SavedRun]:
+        """One run for each set of streams: several may hold methods of the same ones."""
+        return list({run.manifest_hash: run for run in self.runs}.values())
+
+    @property
     def first(self) -> SavedRun:
         """The run that speaks for the group where all are alike."""
         return self.runs[0]
@@ -102,7 +112,7 @@ def group_runs(runs: Sequence[SavedRun], *, apart: bool = False) -> list[Group]:
     found: dict[str, list[SavedRun]] = {}
     for run in runs:
         found.setdefault(json.dumps([_kind(run), _setting(run)], sort_keys=True, default=str), []).append(run)
-    groups = [sorted(members, key=lambda run: (run.seed, run.name)) for members in found.values()]
+    groups = [sorted(members, key=lambda run: (run.seed, run.draw, run.name)) for members in found.values()]
     for members in groups:
         _check_members(members)
     labels = _labels([members[0] for members in groups])
@@ -154,17 +164,19 @@ def _check_one_kind(runs: Sequence[SavedRun]) -> None:
 
 
 def _check_members(members: Sequence[SavedRun]) -> None:
-    seen: dict[tuple[int, str], SavedRun] = {}
+    seen: dict[tuple[int, int, str], SavedRun] = {}
+    hashes: dict[tuple[int, int], SavedRun] = {}
     for run in members:
         for method in run.rows["method"].unique():
-            other = seen.setdefault((run.seed, method), run)
+            other = seen.setdefault((run.seed, run.draw, method), run)
             if other is not run:
                 raise InputError(
                     f"{other.folder} and {run.folder} both hold '{method}' with seed {run.seed} and the same settings: "
-                    "that is one result twice. Leave one out, or run another seed"
+                    "that is one result twice. Leave one out, or run another seed or draw"
                 )
-        if members[0].seed == run.seed and members[0].manifest_hash != run.manifest_hash:
-            raise InputError(f"{members[0].folder} and {run.folder} have the same seed but other streams")
+        alike = hashes.setdefault((run.seed, run.draw), run)
+        if alike.manifest_hash != run.manifest_hash:
+            raise InputError(f"{alike.folder} and {run.folder} have the same seed but other streams")
 
 
 def _labels(firsts: Sequence[SavedRun]) -> list[str]:

@@ -53,6 +53,11 @@ def accuracy_notes(group: Group) -> list[str]:
         f"Mean ± standard deviation over {len(seeds)} seeds ({', '.join(map(str, seeds))})."
         if len(seeds) > 1
         else f"One seed ({seeds[0]}): no standard deviation over seeds.",
+        *(
+            [f"Each client's accuracy is its mean over {group.draws} draws of the streams, on the same weights."]
+            if group.draws > 1
+            else []
+        ),
         "B and D are half corrupted and half from another domain: " + data["shift"] + "."
         if data["shift"]
         else "There is no other domain here: B and D are corrupted throughout.",
