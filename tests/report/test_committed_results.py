@@ -39,7 +39,7 @@ def test_every_number_can_be_traced(folder: Path) -> None:
     for run in load_runs(runs_in(folder)):
         streams = json.loads((run.folder / "streams.json").read_text())
         assert set(run.rows["manifest"]) == {run.manifest_hash} == {streams["fields"]["hash"]}
-        assert set(run.rows["run"]) == {run.record["run"]} == {run_id(make_experiment(run.experiment))}
+        assert set(run.rows["run"]) == {run.record["run"]} == {run_id(make_experiment(dict(run.experiment)))}
         assert set(run.rows["seed"]) == {run.seed}
         assert (run.folder / streams["tensors"]).exists()
         assert run.manifest_hash in page
