@@ -100,12 +100,13 @@ def _import_for_all() -> None:
 
 
 _task: tuple[Callable[..., Any], tuple[Any, ...]] | None = None  # of a worker process
+_busy = _stopped = False
 
 
 def _begin(function: Callable[..., Any], fixed: tuple[Any, ...]) -> None:
     global _task
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word; the parent has the say
+    signal.signal(signal.SIGINT, _stop)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     _task = function, fixed
 
@@ -118,10 +119,29 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
+def _stop(*_: object) -> None:
+    """At Ctrl-C leave the work at hand and take no more; the parent, which gets it too, has the say.
+
+    Ending at once would be wrong: a worker that goes while it hands over a result leaves the parent waiting for ever
+    for the rest of it.
+    """
+    global _stopped
+    _stopped = True
+    if _busy:
+        raise KeyboardInterrupt
+
+
 def _work(item: Any) -> Any:
+    global _busy
     assert _task is not None
+    if _stopped:
+        raise KeyboardInterrupt
     function, fixed = _task
-    return function(*fixed, item)
+    _busy = True
+    try:
+        return function(*fixed, item)
+    finally:
+        _busy = False
 
 
 @contextmanager
