@@ -76,6 +76,10 @@ def test_draws_of_the_streams_are_averaged_client_by_client(tmp_path: Path) -> N
     assert_frame_equal(tables[0], (tables[1] + tables[2]) / 2)
     assert any("mean over 2 draws" in line for line in accuracy_notes(group))
     assert not any("draws" in line for line in accuracy_notes(apart[0]))
+    assert not any("sets of streams" in line for line in accuracy_notes(group))
+    once = make_run(tmp_path / "once", length=8, methods=("personal",))
+    (more,) = group_runs(load_runs([*folders, once]))
+    assert any("Personal head was run on 1 of 2 sets of streams" in line for line in accuracy_notes(more))
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

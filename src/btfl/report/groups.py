@@ -57,13 +57,8 @@ class Group:
 
     @property
     def draws(self) -> int:
-        """How many draws of the streams each client is averaged over, at most."""
-        return max(sum(run.seed == seed for run in self.by_streams) for seed in self.seeds)
-
-    @cached_property
-    def by_streams(self) -> list[SavedRun]:
-        """One run for each set of streams: several may hold methods of the same ones."""
-        return list({run.manifest_hash: run for run in self.runs}.values())
+        """How many draws of the streams there are."""
+        return len({run.draw for run in self.runs})
 
     @property
     def first(self) -> SavedRun:

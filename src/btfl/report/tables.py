@@ -68,6 +68,12 @@ def accuracy_notes(group: Group) -> list[str]:
         for name in group.titles
         if counts[name] < len(seeds)
     ]
+    streams = group.rows.groupby("method")["manifest"].nunique()
+    lines += [
+        f"{group.titles[name]} was run on {streams[name]} of {streams.max()} sets of streams, not on all the others saw."
+        for name in group.titles
+        if group.draws > 1 and streams[name] < streams.max()
+    ]
     if any(is_oracle(name) for name in group.titles):
         lines.append("The oracle is told the answers; it is a ceiling, set apart and not ranked.")
     if group.first.experiment["split"] == "redrawn":
