@@ -70,7 +70,7 @@ def accuracy_notes(group: Group) -> list[str]:
     ]
     streams = group.rows.groupby("method")["manifest"].nunique()
     lines += [
-        f"{group.titles[name]} was run on {streams[name]} of {streams.max()} sets of streams, not on all the others saw."
+        f"{group.titles[name]} was run on {streams[name]} of {streams.max()} sets of streams, not all the others saw."
         for name in group.titles
         if group.draws > 1 and streams[name] < streams.max()
     ]
