@@ -33,13 +33,14 @@ Stream = tuple[Floats, NDArray[np.int64]]
 
 TURN, LONGEST = 100, 300
 VARIANTS: tuple[Mapping[str, Any], ...] = (
-    {"temperature": 2.0, "shrinkage": 0.2, "openness": 0.02},  # the pilot's
+    {"temperature": 2.0, "shrinkage": 0.2, "openness": 0.02, "distorted": 0.0},  # the pilot's
     *(
-        {"temperature": t, "shrinkage": r, "openness": o}
-        for t in (1.25, 1.5, 1.75, 2.0)
-        for r in (0.02, 0.05, 0.2)
-        for o in (0.02, 0.1, 0.15, 0.2, 0.3)
+        {"temperature": t, "distorted": w, "openness": o}
+        for t in (1.25, 1.5, 1.75)
+        for w in (0.0, 1.0, 3.0, 10.0)
+        for o in (0.05, 0.1, 0.15, 0.2)
     ),
+    *({"shrinkage": r} for r in (0.01, 0.05, 0.1, 0.2)),
     *({"forgetting": f} for f in (0.95, 0.98, 0.99, 0.995)),
     *({"change": h} for h in (0.001, 0.002, 0.005, 0.01, 0.02)),
     *({"evidence": kind} for kind in ("discriminant", "both")),

@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from btfl.adapters.augmix import OPERATIONS, augmix
 from btfl.data.source import Images
+from btfl.recipes.augmix import OPERATIONS, augmix, distorted
 
 LEVEL = 0.8
 GREY = (128, 128, 128)
@@ -67,6 +67,16 @@ def test_variants_differ_from_each_other_and_stay_close_to_the_image(channels: i
     either_way = np.stack([variants, variants[:, :, ::-1]])[:, :, middle, middle].astype(float)
     apart = np.abs(either_way - image[middle, middle]).mean((2, 3, 4)).min(0)
     assert apart.mean() < 40
+
+
+def test_stronger_distortions_are_further_from_the_images() -> None:
+    images = np.concatenate([pictures()] * 100)  # more than are done at once
+    apart = [
+        np.abs(distorted(images, np.random.default_rng(0), strength).astype(float) - images).mean()
+        for strength in (1.0, 5.0)
+    ]
+    assert 0 < apart[0] < apart[1]
+    assert distorted(images[:0], np.random.default_rng(0)).shape == images[:0].shape
 
 
 def test_the_same_draws_give_the_same_variants() -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from btfl.adapters.augmix import augmix
 from btfl.adapters.memo import Memo, marginal_entropy
 from btfl.adapters.registry import find_method
 from btfl.adapters.tuning import draws_for
 from btfl.data.source import Images
 from btfl.errors import InputError
 from btfl.models import to_arrays
+from btfl.recipes.augmix import augmix
 from btfl.recipes.images import to_tensor
 from small import images_of, train_small
 

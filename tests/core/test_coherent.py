@@ -97,6 +97,34 @@ def test_sums_of_finite_data_give_it_too() -> None:
     assert np.abs(adapter.trace.log_tau - truth).mean() < 0.1
 
 
+def test_distorted_copies_count_as_much_as_is_set() -> None:
+    """As if the copies had been samples, so many times over; without them, or with no weight, as if there were none."""
+    world = World()
+    z, labels = world.draw(EVERYONE, 2_000)
+    copies = z + world.rng.normal(0, 2, z.shape)
+    plain, more = (sums_of(features, labels) for features in (z, copies))
+    own = 1000 * OWN
+    bundle = bundle_from_sums(*plain, own)
+    names = ("class_counts", "class_feature_sums", "feature_scatter")
+    both = replace(
+        bundle,
+        statistics={**bundle.statistics, **{f"global_distorted_{n}": m for n, m in zip(names, more, strict=True)}},
+    )
+    fresh = world.draw(EVERYONE, 100)[0]
+    counts, sums, scatter = (a + 2 * b for a, b in zip(plain, more, strict=True))
+    counted = bundle_from_sums(counts, sums, scatter, own)
+    expected = CoherentAdapter(counted).predict(fresh)
+    assert CoherentAdapter(both, CoherentSettings(distorted=2.0)).predict(fresh) == pytest.approx(expected, abs=1e-12)
+    without = CoherentAdapter(bundle).predict(fresh)
+    assert CoherentAdapter(both, CoherentSettings(distorted=0.0)).predict(fresh).tobytes() == without.tobytes()
+    assert np.abs(expected - without).max() > 0.01
+
+
+def sums_of(z: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    sums = np.array([z[labels == k].sum(axis=0) for k in range(CLASSES)])
+    return np.bincount(labels, minlength=CLASSES).astype(float), sums, z.T @ z
+
+
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
 def test_e_is_calibrated(share: float) -> None:
     """Of samples with e about 0.7, 70 % are external: here in a stream whose share of them never changes."""
@@ -217,6 +245,7 @@ def test_wrong_input_is_refused() -> None:
                                      bundle.global_likelihood, 0.1, 0.1))  # fmt: skip
     wrongs: tuple[dict[str, Any], ...] = (
         {"temperature": 0},
+        {"distorted": -1},
         {"shrinkage": 2},
         {"forgetting": 1},
         {"change": 0},

@@ -115,6 +115,8 @@ BAD_DESCRIPTIONS: dict[str, tuple[Tamper, str]] = {
     "counts that do not add up": (with_sums(class_counts=lambda array: array + 1), "add up"),
     "negative samples": (with_sums(samples=put(-4.0)), "samples"),
     "speaks for many": (with_sums(clients=put(100.0)), "for itself alone"),
+    "copies of other samples": (with_sums(distorted_class_counts=lambda array: array + 1), "those of the samples"),
+    "copies missing": (with_sums(distorted_feature_scatter=None), "missing"),
     "negative feature sum": (with_sums(class_feature_sums=put(-1.0)), "class_feature_sums"),
 }
 

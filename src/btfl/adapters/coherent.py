@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from btfl.adapters.coherent_parts import OtherParts
 from btfl.adapters.coherent_settings import CoherentSettings
+from btfl.adapters.generative_head import SUMS, class_statistics
 from btfl.bayes import regimes
 from btfl.bayes.evidence import softmax_parts
 from btfl.bayes.generative import class_scores, shares
@@ -29,8 +30,9 @@ from btfl.heads import LinearHead, RowwiseLinear
 
 Floats = NDArray[np.float64]
 
-STATISTICS = ("global_class_counts", "global_class_feature_sums", "global_feature_scatter", "local_class_counts")
-"""What it needs of a bundle's statistics: sums only."""
+OWN = "local_class_counts"
+STATISTICS = (OWN, *(f"global_{kind}{name}" for kind in ("", "distorted_") for name in SUMS))
+"""What it takes of a bundle's statistics: sums only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +59,15 @@ class CoherentAdapter:
 
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings | None = None) -> None:
         self.bundle, self.settings = bundle, settings or CoherentSettings()
-        everyone, sums, scatter, of_client = (_statistic(bundle, name) for name in STATISTICS)
+        everyone, sums, scatter = class_statistics(bundle, self.settings.distorted)
+        if OWN not in bundle.statistics:
+            raise InputError(f"the bundle lacks the statistic '{OWN}', which training leaves there; train it anew")
+        of_client = np.asarray(bundle.statistics[OWN], dtype=np.float64)
         scores = class_scores(everyone, sums, scatter, self.settings.shrinkage)
         if scores.weight.shape != bundle.global_head.weight.shape:
             shapes = scores.weight.shape, bundle.global_head.weight.shape
             raise InputError(f"the statistics are for (classes, dimensions) = {shapes[0]}, the heads for {shapes[1]}")
-        global_shares = shares(everyone)
+        global_shares = shares(np.asarray(bundle.statistics["global_class_counts"], dtype=np.float64))
         own = shares(of_client, global_shares, self.settings.openness)
         self.share_ratios = np.exp(own - global_shares)
         self.heads = (
@@ -167,9 +172,3 @@ class CoherentAdapter:
         self._memory, self._seen, self._trace = regimes.Regimes(), 0, None
         if self._others is not None:
             self._others.reset()
-
-
-def _statistic(bundle: ClientBundle, name: str) -> Floats:
-    if name not in bundle.statistics:
-        raise InputError(f"the bundle lacks the statistic '{name}', which training leaves there; train it anew")
-    return np.asarray(bundle.statistics[name], dtype=np.float64)

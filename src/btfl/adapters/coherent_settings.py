@@ -17,11 +17,13 @@ class CoherentSettings:
     """T of the class scores: features are less Gaussian than the model says."""
     shrinkage: float = 0.02
     """r of the covariance."""
+    distorted: float = 1.0
+    """How much a distorted copy of a training image counts in the class statistics, beside the image itself."""
     forgetting: float = 0.99
     """f: how much of a mixture's counts survives a sample."""
     change: float = 0.005
     """h: how likely the stream is to turn into another kind at a sample."""
-    openness: float = 0.15
+    openness: float = 0.2
     """How much of everyone's label shares is mixed into the client's: no class is impossible, and a sample that looks
     foreign because it is shifted weighs only so much."""
     global_heads: Literal["fedavg", "generative", "both"] = "both"
@@ -41,6 +43,8 @@ class CoherentSettings:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature > 0):
             raise InputError(f"temperature must be above 0, not {self.temperature!r}")
+        if not (math.isfinite(self.distorted) and self.distorted >= 0):
+            raise InputError(f"distorted is a weight of 0 or more, not {self.distorted!r}")
         for name in ("shrinkage", "openness"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is a share from 0 to 1, not {getattr(self, name)!r}")

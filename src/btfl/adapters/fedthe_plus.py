@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.utils import skip_init
 
-from btfl.adapters.augmix import augmix
 from btfl.adapters.base import Floats, Takes
 from btfl.adapters.checks import check_count, check_positive
 from btfl.adapters.fedthe import FedThe, History
@@ -25,6 +24,7 @@ from btfl.client import DeployedClient
 from btfl.data.source import Images
 from btfl.heads import LinearHead
 from btfl.models import load_arrays
+from btfl.recipes.augmix import augmix
 from btfl.recipes.images import extract, to_tensor
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.bayes.evidence import entropy, log_softmax
@@ -12,14 +13,31 @@ from btfl.bayes.generative import class_scores, shares
 from btfl.bundle import ClientBundle
 from btfl.errors import InputError
 
-NEEDED = ("global_class_counts", "global_class_feature_sums", "global_feature_scatter", "train_features")
+Floats = NDArray[np.float64]
+
+SUMS = ("class_counts", "class_feature_sums", "feature_scatter")
+
+
+def class_statistics(bundle: ClientBundle, distorted: float) -> tuple[Floats, Floats, Floats]:
+    """Give everyone's class counts, feature sums and scatter, those of distorted copies counting so much more.
+
+    A bundle without copies, of an app that sent none or of an older btfl, has the images as they are alone.
+    """
+    if missing := [f"global_{name}" for name in SUMS if f"global_{name}" not in bundle.statistics]:
+        raise InputError(f"the bundle lacks the statistics {', '.join(missing)}, which training leaves; train it anew")
+    counts, sums, scatter = (np.asarray(bundle.statistics[f"global_{name}"], dtype=np.float64) for name in SUMS)
+    copies = [bundle.statistics.get(f"global_distorted_{name}") for name in SUMS]
+    if copies[0] is None or copies[1] is None or copies[2] is None:
+        return counts, sums, scatter
+    return counts + distorted * copies[0], sums + distorted * copies[1], scatter + distorted * copies[2]
 
 
 def with_generative_head(bundle: ClientBundle, settings: CoherentSettings | None = None) -> ClientBundle:
     """Give the bundle with the generative head under everyone's label shares, and its mean entropy, as global ones."""
     settings = settings or CoherentSettings()
-    if missing := [name for name in NEEDED if name not in bundle.statistics]:
-        raise InputError(f"a generative head needs the statistics {', '.join(missing)}; train anew")
-    counts, sums, scatter, features = (np.asarray(bundle.statistics[name], dtype=np.float64) for name in NEEDED)
+    if "train_features" not in bundle.statistics:
+        raise InputError("a generative head needs the client's train_features, to know its entropy; train anew")
+    features = np.asarray(bundle.statistics["train_features"], dtype=np.float64)
+    counts, sums, scatter = class_statistics(bundle, settings.distorted)
     head = class_scores(counts, sums, scatter, settings.shrinkage).under(shares(counts), settings.temperature)
     return replace(bundle, global_head=head, global_entropy=float(entropy(log_softmax(head.logits(features))).mean()))

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from btfl.adapters.augmix import augmix
 from btfl.adapters.base import Adapter, Floats, Takes
 from btfl.adapters.checks import check_count, check_positive
 from btfl.adapters.tuning import Snapshot, draws_for, plain_sgd, predicted
 from btfl.client import DeployedClient
 from btfl.data.source import Images
+from btfl.recipes.augmix import augmix
 from btfl.recipes.images import to_tensor
 
 

@@ -31,7 +31,7 @@ from btfl.flower.inbox import ask, reason
 from btfl.flower.messages import from_record, pack_result, to_record, unpack_result
 from btfl.heads import HeadLike, LinearHead
 from btfl.recipes.base import Description, Sums
-from btfl.recipes.statistics import check_sums, describe_features, global_likelihood, mean_entropy
+from btfl.recipes.statistics import check_sums, describe_features, global_likelihood, global_statistics, mean_entropy
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ class LocalView:
     """The linear layer after the extractor, as (weight, bias); the bias may be None."""
     personal_head: HeadLike
     """The client's own linear layer, trained on the same features and never uploaded."""
+    distorted_features: ArrayLike | None = None
+    """Of one distorted copy of each sample, in the same order; coherent's evidence is better with them."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -144,7 +146,12 @@ def _describe(view: LocalView) -> Description:
         raise InputError(f"labels run from {labels.min()} to {labels.max()}, but the head has {head.classes} classes")
     if (features < 0).any():
         raise InputError("features must not be negative: end the extractor in a ReLU")
-    return Description(describe_features(features.astype(np.float32), labels.astype(np.int64), head.classes))
+    copies = None
+    if view.distorted_features is not None:
+        copies = as_features(view.distorted_features, width=features.shape[1]).astype(np.float32)
+        if len(copies) != len(features) or (copies < 0).any():
+            raise InputError(f"distorted_features must be {len(features)} rows, one a sample, and not negative")
+    return Description(describe_features(features.astype(np.float32), labels.astype(np.int64), head.classes, copies))
 
 
 def _bundle(view: LocalView, everyone: Sums) -> ClientBundle:
@@ -159,9 +166,7 @@ def _bundle(view: LocalView, everyone: Sums) -> ClientBundle:
         local_entropy=mean_entropy(personal_head, features),
         global_entropy=mean_entropy(global_head, features),
         statistics={
-            "global_class_counts": everyone["class_counts"],
-            "global_class_feature_sums": everyone["class_feature_sums"],
-            "global_feature_scatter": everyone["feature_scatter"],
+            **global_statistics(everyone),
             "local_class_counts": np.bincount(labels, minlength=global_head.classes).astype(np.float64),
             "train_features": features,
             "train_labels": labels,

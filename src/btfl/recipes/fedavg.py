@@ -14,7 +14,7 @@ from btfl.models import Network, load_arrays, to_arrays
 from btfl.recipes.base import ClientData, ClientOutcome, Description, Recipe, Sums, Update, Weights
 from btfl.recipes.images import extract
 from btfl.recipes.personal import as_linear_head, private_head, to_private
-from btfl.recipes.statistics import check_sums, describe_features, make_bundle
+from btfl.recipes.statistics import check_sums, describe_features, distorted_features, make_bundle
 from btfl.recipes.training import Loss, first_network, plain_loss, train_head, train_network, workbench
 
 PERSONAL = "personal_head"
@@ -46,8 +46,8 @@ class FedAvg(Recipe):
         """Personalise on the final model, and add up what its features look like."""
         network = self.received(shared)
         private = self.personalise("final", network, private, data)
-        features = extract(network, data.train.images)
-        return Description(describe_features(features, data.train.labels, self.classes), private)
+        features, copies = extract(network, data.train.images), distorted_features(network, data, self.settings.seed)
+        return Description(describe_features(features, data.train.labels, self.classes, copies), private)
 
     def check_description(self, upload: Sums) -> None:
         """Refuse likelihoods, counts and sums that cannot be."""

@@ -16,7 +16,7 @@ from btfl.models import Network, load_arrays, to_arrays
 from btfl.recipes.base import ClientData, ClientOutcome, Description, Recipe, Sums, Update, Weights
 from btfl.recipes.images import extract
 from btfl.recipes.personal import as_linear_head
-from btfl.recipes.statistics import check_sums, describe_features, make_bundle
+from btfl.recipes.statistics import check_sums, describe_features, distorted_features, make_bundle
 from btfl.recipes.training import first_network, plain_loss, train_head, train_network, workbench
 
 _HEAD = "head."
@@ -53,8 +53,8 @@ class FedRep(Recipe):
         """Train the head on the final extractor, and add up what its features look like."""
         network = self.assembled(shared, private)
         self._train_head(network, "final", data)
-        features = extract(network, data.train.images)
-        sums = describe_features(features, data.train.labels, self.classes)
+        features, copies = extract(network, data.train.images), distorted_features(network, data, self.settings.seed)
+        sums = describe_features(features, data.train.labels, self.classes, copies)
         return Description(sums, _head(to_arrays(network)))
 
     def check_description(self, upload: Sums) -> None:

@@ -16,24 +16,48 @@ from btfl.bayes.likelihood import DiscretisedLikelihood
 from btfl.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.heads import LinearHead
+from btfl.models import Network
+from btfl.randomness import generator
+from btfl.recipes.augmix import distorted
 from btfl.recipes.base import ClientData, Sums
+from btfl.recipes.images import extract
 
 Features = NDArray[np.float32]
 
+_KINDS = ("", "distorted_")
+DISTORTION = 5.0
+"""How strong the distortions are that are added up beside the images as they are; MEMO's at test time have 1."""
 
-def describe_features(features: Features, labels: NDArray[np.int64], classes: int) -> dict[str, NDArray[np.float64]]:
-    """Give the sums a client sends: zeros of its quantised features, and features added up by class."""
-    likelihood = DiscretisedLikelihood.fit(features)
-    counts = np.bincount(labels, minlength=classes).astype(np.float64)
-    exact = features.astype(np.float64)
-    class_sums = np.zeros((classes, features.shape[1]))
-    np.add.at(class_sums, labels, exact)
+
+def distorted_features(network: Network, data: ClientData, seed: int) -> Features:
+    """Give features of one distorted copy of each training image: what a class looks like when a picture is poor."""
+    return extract(network, distorted(data.train.images, generator(seed, "distorted", data.client), DISTORTION))
+
+
+def describe_features(
+    features: Features, labels: NDArray[np.int64], classes: int, distorted: Features | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """Give the sums a client sends: zeros of its quantised features, and features added up by class.
+
+    ``distorted`` are features of a distorted copy of each sample; without them their sums are zero.
+    """
+    copies = features[:0] if distorted is None else distorted
     return {
         "clients": np.ones(1),
         "samples": np.full(1, float(len(features))),
-        "zero_frequencies": likelihood.frequencies,
-        "class_counts": counts,
-        "class_feature_sums": class_sums,
+        "zero_frequencies": DiscretisedLikelihood.fit(features).frequencies,
+        **_class_sums(features, labels, classes),
+        **{f"distorted_{name}": array for name, array in _class_sums(copies, labels[: len(copies)], classes).items()},
+    }
+
+
+def _class_sums(features: Features, labels: NDArray[np.int64], classes: int) -> dict[str, NDArray[np.float64]]:
+    exact = features.astype(np.float64)
+    sums = np.zeros((classes, features.shape[1]))
+    np.add.at(sums, labels, exact)
+    return {
+        "class_counts": np.bincount(labels, minlength=classes).astype(np.float64),
+        "class_feature_sums": sums,
         # not a matrix product: the linear algebra library may add in another order with another number of threads
         "feature_scatter": np.einsum("ni,nj->ij", exact, exact),
     }
@@ -45,9 +69,9 @@ def check_sums(upload: Sums, classes: int, dimensions: int) -> None:
         "clients": (1,),
         "samples": (1,),
         "zero_frequencies": (dimensions,),
-        "class_counts": (classes,),
-        "class_feature_sums": (classes, dimensions),
-        "feature_scatter": (dimensions, dimensions),
+        **{f"{kind}class_counts": (classes,) for kind in _KINDS},
+        **{f"{kind}class_feature_sums": (classes, dimensions) for kind in _KINDS},
+        **{f"{kind}feature_scatter": (dimensions, dimensions) for kind in _KINDS},
     }
     for name, shape in shapes.items():
         if name not in upload:
@@ -65,6 +89,9 @@ def check_sums(upload: Sums, classes: int, dimensions: int) -> None:
         raise InputError(f"a client speaks for itself alone, not for {upload['clients'][0]:g} clients")
     if samples < 1 or (counts != np.rint(counts)).any() or counts.sum() != samples:
         raise InputError(f"class_counts must be whole numbers that add up to the {samples:g} samples")
+    copies = upload["distorted_class_counts"]
+    if copies.any() and (copies != counts).any():
+        raise InputError("distorted_class_counts must be those of the samples, or zero where there are no copies")
 
 
 def global_likelihood(everyone: Sums) -> DiscretisedLikelihood:
@@ -72,6 +99,12 @@ def global_likelihood(everyone: Sums) -> DiscretisedLikelihood:
     clients = round(float(everyone["clients"][0]))
     frequencies = np.clip(everyone["zero_frequencies"] / clients, 0.0, 1.0)
     return DiscretisedLikelihood(frequencies, round(float(everyone["samples"][0])), clients)
+
+
+def global_statistics(everyone: Sums) -> dict[str, NDArray[np.float64]]:
+    """Give what a bundle keeps of everyone's sums."""
+    names = ("class_counts", "class_feature_sums", "feature_scatter")
+    return {f"global_{kind}{name}": everyone[f"{kind}{name}"] for kind in _KINDS for name in names}
 
 
 def make_bundle(
@@ -86,7 +119,8 @@ def make_bundle(
     """Put together what the client keeps, with the statistics every test-time method may ask for.
 
     ``statistics`` holds: ``global_class_counts`` (classes,), ``global_class_feature_sums`` (classes, d) and
-    ``global_feature_scatter`` (d, d), the sum of z z', added up over all clients' training sets;
+    ``global_feature_scatter`` (d, d), the sum of z z', added up over all clients' training sets, and the same as
+    ``global_distorted_...`` over distorted copies;
     ``local_class_counts`` of the client's own; and its own ``train_features``, ``train_labels``,
     ``validation_features`` and ``validation_labels``.
     """
@@ -99,9 +133,7 @@ def make_bundle(
         local_entropy=mean_entropy(personal_head, train_features),
         global_entropy=mean_entropy(global_head, train_features),
         statistics={
-            "global_class_counts": everyone["class_counts"],
-            "global_class_feature_sums": everyone["class_feature_sums"],
-            "global_feature_scatter": everyone["feature_scatter"],
+            **global_statistics(everyone),
             "local_class_counts": np.bincount(data.train.labels, minlength=classes).astype(np.float64),
             "train_features": train_features,
             "train_labels": data.train.labels,
