@@ -8,11 +8,18 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+
+from btfl.engines.pool import WorkerPool
+from btfl.errors import InputError
+
+LARGE = 2_000_000
 
 SCRIPT = """
 import numpy as np
 from btfl.engines.pool import WorkerPool
+from btfl.errors import InputError
 
 def large(item):
     return np.zeros(2_000_000)
@@ -47,3 +54,40 @@ def test_ctrl_c_while_a_large_result_is_handed_over_ends_everything(after: float
             os.killpg(process.pid, signal.SIGKILL)
     assert "KeyboardInterrupt" in said
     assert process.returncode in (1, -signal.SIGINT, 130)
+
+
+def _large(item: int) -> tuple[int, int, np.ndarray]:
+    if item < 0:
+        raise InputError(f"{item} is negative")
+    return item, os.getpid(), np.full(LARGE, item)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kills a process")
+def test_a_worker_killed_while_it_hands_over_a_large_result_is_replaced() -> None:
+    """While nobody reads its pipe it cannot get further than the middle of what it writes there."""
+    found, workers = list[tuple[int, int]](), set[int]()
+    with WorkerPool[int, tuple[int, int, np.ndarray]](2, _large) as pool:
+        for item, worker, array in pool.map(range(10)):
+            if not found:
+                time.sleep(0.5)
+                os.kill(worker, signal.SIGKILL)
+            workers.add(worker)
+            found.append((item, int(array[-1])))
+    assert found == [(item, item) for item in range(10)]
+    assert len(workers) == 3
+
+
+def test_what_a_worker_raises_is_raised_here_and_says_where() -> None:
+    with WorkerPool[int, tuple[int, int, np.ndarray]](2, _large) as pool:
+        with pytest.raises(InputError, match="-2 is negative") as raised:
+            list(pool.map([1, -2, 3]))
+        assert "_large" in raised.value.__notes__[0]
+        assert [item for item, _, _ in pool.map([4, 5])] == [4, 5], "and the pool can still be used"
+
+
+def test_a_pool_that_was_left_early_begins_anew() -> None:
+    with WorkerPool[int, tuple[int, int, np.ndarray]](2, _large) as pool:
+        results = pool.map(range(100))
+        assert next(results)[0] == 0
+        results.close()  # type: ignore[attr-defined]
+        assert [item for item, _, _ in pool.map([7, 8, 9])] == [7, 8, 9]
