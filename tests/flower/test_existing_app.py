@@ -12,10 +12,12 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[f
 
 import numpy as np
 import torch
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
 
 from btfl import BayesianAdapter, ClientBundle
 from btfl.errors import TooFewClientsError
+from btfl.flower.exchange import LocalView, add_btfl, exchange
 from btfl.flower.messages import pack_result
 from btfl.recipes.base import Description
 from in_process_grid import InProcessGrid
@@ -76,3 +78,25 @@ def test_a_client_whose_numbers_cannot_be_is_left_out(
     grid.script["query.btfl_describe", "", 0] = lying
     with pytest.raises(TooFewClientsError, match=r"only 1 of 3 nodes .* node 100: class_counts"):
         server(grid, context)
+
+
+def test_distorted_copies_are_added_up_where_a_view_has_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first client has them, the second has none, the third has too few."""
+    rng = np.random.default_rng(0)
+    features, labels, head = rng.random((3, 5, 4)), np.array([0, 1, 1, 0, 1]), (np.ones((2, 4)), np.zeros(2))
+    copies = (features[0] + 1, None, features[2, 1:])
+
+    def view(arrays: ArrayRecord, context: Context) -> LocalView:
+        number = context.node_id - 100
+        return LocalView(features[number], labels, head, head, {}, copies[number])
+
+    app = ClientApp()
+    add_btfl(app, view, lambda context: tmp_path / str(context.node_id))
+    exchanged = exchange(InProcessGrid(app, range(3)), ArrayRecord(), classes=2, dimensions=4)
+    assert exchanged.kept == (100, 101)
+    assert "node 102 is left out of the exchange: distorted_features must be 5 rows" in caplog.text
+    statistics = ClientBundle.load(tmp_path / "101").statistics
+    assert statistics["global_class_counts"].tolist() == [4, 6]
+    assert statistics["global_distorted_class_counts"].tolist() == [2, 3]
+    expected = np.array([(features[0] + 1)[labels == k].sum(axis=0) for k in range(2)])
+    np.testing.assert_allclose(statistics["global_distorted_class_feature_sums"], expected, rtol=1e-6)

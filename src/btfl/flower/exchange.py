@@ -47,9 +47,9 @@ class LocalView:
     """The linear layer after the extractor, as (weight, bias); the bias may be None."""
     personal_head: HeadLike
     """The client's own linear layer, trained on the same features and never uploaded."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     distorted_features: ArrayLike | None = None
     """Of one distorted copy of each sample, in the same order; coherent's evidence is better with them."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 View = Callable[[ArrayRecord, Context], LocalView]
