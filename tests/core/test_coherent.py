@@ -119,6 +119,12 @@ def test_distorted_copies_count_as_much_as_is_set() -> None:
     assert CoherentAdapter(both, CoherentSettings(distorted=0.0)).predict(fresh).tobytes() == without.tobytes()
     assert np.abs(expected - without).max() > 0.01
 
+    without_one = {name: array for name, array in both.statistics.items() if name != "global_distorted_class_counts"}
+    narrow = {**both.statistics, "global_distorted_feature_scatter": more[2][:1]}
+    for statistics, message in ((without_one, "lacks .* global_distorted_class_counts"), (narrow, "has the shape")):
+        with pytest.raises(InputError, match=message):
+            CoherentAdapter(replace(bundle, statistics=statistics))
+
 
 def sums_of(z: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     sums = np.array([z[labels == k].sum(axis=0) for k in range(CLASSES)])

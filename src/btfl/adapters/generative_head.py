@@ -23,13 +23,21 @@ def class_statistics(bundle: ClientBundle, distorted: float) -> tuple[Floats, Fl
 
     A bundle without copies, of an app that sent none or of an older btfl, has the images as they are alone.
     """
-    if missing := [f"global_{name}" for name in SUMS if f"global_{name}" not in bundle.statistics]:
+    plain = _of(bundle, "global")
+    if not any(f"global_distorted_{name}" in bundle.statistics for name in SUMS):
+        return plain
+    copies = _of(bundle, "global_distorted")
+    for name, array, copy in zip(SUMS, plain, copies, strict=True):
+        if copy.shape != array.shape:
+            raise InputError(f"global_distorted_{name} has the shape {copy.shape}, but global_{name} {array.shape}")
+    return plain[0] + distorted * copies[0], plain[1] + distorted * copies[1], plain[2] + distorted * copies[2]
+
+
+def _of(bundle: ClientBundle, kind: str) -> tuple[Floats, Floats, Floats]:
+    if missing := [f"{kind}_{name}" for name in SUMS if f"{kind}_{name}" not in bundle.statistics]:
         raise InputError(f"the bundle lacks the statistics {', '.join(missing)}, which training leaves; train it anew")
-    counts, sums, scatter = (np.asarray(bundle.statistics[f"global_{name}"], dtype=np.float64) for name in SUMS)
-    copies = [bundle.statistics.get(f"global_distorted_{name}") for name in SUMS]
-    if copies[0] is None or copies[1] is None or copies[2] is None:
-        return counts, sums, scatter
-    return counts + distorted * copies[0], sums + distorted * copies[1], scatter + distorted * copies[2]
+    counts, sums, scatter = (np.asarray(bundle.statistics[f"{kind}_{name}"], dtype=np.float64) for name in SUMS)
+    return counts, sums, scatter
 
 
 def with_generative_head(bundle: ClientBundle, settings: CoherentSettings | None = None) -> ClientBundle:
