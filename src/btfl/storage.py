@@ -71,6 +71,12 @@ def save_record(folder: Path, name: str, kind: str, version: int, fields: Mappin
             old.unlink(missing_ok=True)
 
 
+def load_version(path: Path) -> object:
+    """Give the format version that a record names; None if it names none."""
+    record = read_json(path)
+    return record.get("version") if isinstance(record, dict) else None
+
+
 def load_record(folder: Path, name: str, kind: str, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Load what ``save_record`` saved; anything missing, damaged or of another version is an error that says so."""
     path = folder / f"{name}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
@@ -17,7 +18,7 @@ from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.registry import load_source
 from btfl.engines import FederatedData, LocalEngine, TrainedFederation, local, train_federation
 from btfl.engines.base import Broadcast, Failure, Job
-from btfl.engines.federation import participants
+from btfl.engines.federation import Event, participants
 from btfl.errors import StorageError
 from btfl.recipes import Recipe, TrainingSettings
 from btfl.recipes.registry import make_recipe
@@ -120,6 +121,16 @@ def test_a_finished_run_is_loaded_and_not_done_again(tmp_path: Path) -> None:
     again = train_federation(*federation(), LocalEngine(1), folder=tmp_path, report=events.append)
     assert events == []
     assert {k: v.tobytes() for k, v in again.shared.items()} == {k: v.tobytes() for k, v in first.shared.items()}
+
+
+def test_the_outcome_of_an_older_btfl_is_made_anew_from_its_last_round(tmp_path: Path) -> None:
+    train_federation(*federation(), LocalEngine(1), folder=tmp_path)
+    whole, record = everything(tmp_path / "final"), tmp_path / "final" / "federation.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "version": 1}))
+    events: list[Event] = []
+    train_federation(*federation(), LocalEngine(1), folder=tmp_path, report=events.append)
+    assert {event.stage for event in events} == {"describe", "conclude"}
+    assert everything(tmp_path / "final") == whole
 
 
 def test_what_was_saved_can_be_loaded_elsewhere(tmp_path: Path) -> None:

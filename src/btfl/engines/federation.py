@@ -64,8 +64,8 @@ def train_federation(
     """Train, describe and conclude.
 
     With a folder, every round is saved there: an interrupted run goes on from the last one, and a finished one is
-    loaded instead of done again; ``log.jsonl`` there tells what happened. ``faults`` says when a client has failed and
-    how many may, before the run stops.
+    loaded instead of done again, or only its end is, if an older btfl left it; ``log.jsonl`` there tells what
+    happened. ``faults`` says when a client has failed and how many may, before the run stops.
     """
     tell, faults = report or (lambda event: None), faults or FaultSettings()
     run = None if folder is None else RunFolder(folder)
@@ -104,8 +104,8 @@ def train_federation(
 
 
 def is_finished(folder: str | Path) -> bool:
-    """Say whether a run's folder holds its outcome, complete with every client's."""
-    return (Path(folder) / _FINAL / "federation.json").exists()
+    """Say whether a run's folder holds its outcome, complete with every client's, as this btfl saves it."""
+    return TrainedFederation.is_saved(Path(folder) / _FINAL)
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:

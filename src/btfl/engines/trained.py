@@ -14,9 +14,10 @@ from btfl.bundle import ClientBundle
 from btfl.client import DeployedClient
 from btfl.errors import InputError
 from btfl.recipes.base import ClientOutcome, Weights
-from btfl.storage import Arrays, load_record, save_record
+from btfl.storage import Arrays, load_record, load_version, save_record
 
-KIND, NETWORK_KIND, VERSION = "btfl trained federation", "btfl network", 1
+KIND, VERSION = "btfl trained federation", 2  # 1: bundles without the sums over distorted copies
+NETWORK_KIND, NETWORK_VERSION = "btfl network", 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,12 @@ class TrainedFederation:
         networks = [None if outcome is None else sorted(outcome.networks) for outcome in self.outcomes]
         save_record(folder, "federation", KIND, VERSION, {"spec": dict(self.spec), "networks": networks}, self.shared)
 
+    @staticmethod
+    def is_saved(folder: str | Path) -> bool:
+        """Say whether a folder holds a federation, complete with every client, as this btfl saves it."""
+        path = Path(folder) / "federation.json"
+        return path.exists() and load_version(path) == VERSION
+
     @classmethod
     def load(cls, folder: str | Path) -> TrainedFederation:
         """Load a saved federation."""
@@ -86,7 +93,7 @@ def client_name(number: int) -> str:
 def save_outcome(folder: Path, outcome: ClientOutcome) -> None:
     """Save what one client is left with; the bundle comes last, so a folder that has one is complete."""
     for name, weights in outcome.networks.items():
-        save_record(folder, f"network-{name}", NETWORK_KIND, VERSION, {}, weights)
+        save_record(folder, f"network-{name}", NETWORK_KIND, NETWORK_VERSION, {}, weights)
     outcome.bundle.save(folder)
 
 
@@ -97,7 +104,7 @@ def load_outcome(folder: Path, networks: Sequence[str] | None = None) -> ClientO
         networks = sorted(path.stem.removeprefix(prefix) for path in folder.glob(f"{prefix}*.json"))
     bundle = ClientBundle.load(folder)
     return ClientOutcome(
-        bundle, {name: load_record(folder, f"{prefix}{name}", NETWORK_KIND, VERSION)[1] for name in networks}
+        bundle, {name: load_record(folder, f"{prefix}{name}", NETWORK_KIND, NETWORK_VERSION)[1] for name in networks}
     )
 
 
