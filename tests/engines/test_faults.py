@@ -116,6 +116,7 @@ BAD_DESCRIPTIONS: dict[str, tuple[Tamper, str]] = {
     "negative samples": (with_sums(samples=put(-4.0)), "samples"),
     "speaks for many": (with_sums(clients=put(100.0)), "for itself alone"),
     "copies of other samples": (with_sums(distorted_class_counts=lambda array: array + 1), "those of the samples"),
+    "sums without copies": (with_sums(distorted_class_counts=lambda array: 0 * array), "where there is no sample"),
     "copies missing": (with_sums(distorted_feature_scatter=None), "missing"),
     "negative feature sum": (with_sums(class_feature_sums=put(-1.0)), "class_feature_sums"),
 }

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from btfl.adapters.coherent_parts import OtherParts
 from btfl.adapters.coherent_settings import CoherentSettings
-from btfl.adapters.generative_head import SUMS, class_statistics
+from btfl.adapters.generative_head import class_statistics
 from btfl.bayes import regimes
 from btfl.bayes.evidence import softmax_parts
-from btfl.bayes.generative import class_scores, shares
+from btfl.bayes.generative import SUMS, class_scores, shares
 from btfl.bundle import ClientBundle
 from btfl.checks import as_features
 from btfl.errors import InputError

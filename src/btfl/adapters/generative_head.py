@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from btfl.adapters.coherent_settings import CoherentSettings
 from btfl.bayes.evidence import entropy, log_softmax
-from btfl.bayes.generative import class_scores, shares
+from btfl.bayes.generative import SUMS, class_scores, shares
 from btfl.bundle import ClientBundle
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
-
-SUMS = ("class_counts", "class_feature_sums", "feature_scatter")
 
 
 def class_statistics(bundle: ClientBundle, distorted: float) -> tuple[Floats, Floats, Floats]:

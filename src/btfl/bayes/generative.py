@@ -25,6 +25,8 @@ from btfl.heads import LinearHead
 
 Floats = NDArray[np.float64]
 
+SUMS = ("class_counts", "class_feature_sums", "feature_scatter")
+"""What n_k, s_k and S are called in what clients send and in bundles."""
 _LEAST_VARIANCE = 1e-6  # of the features' mean square, where there is no variance at all
 _RIDGE = 1e-9  # of the variance, even without shrinkage: dead features must not make the covariance singular
 

@@ -2,8 +2,8 @@
 
 Each variant is the image, mixed with three chains of one to three operations. None of these is a corruption that the
 benchmark tests with, which is what AugMix was made for. At strength 1, as in MEMO's release for small images, all
-operations are at AugMix's lowest severity. All chains go side by side, one operation at a
-time over all images that take it, because a Python call for each image would cost more than the network does.
+operations are at AugMix's lowest severity. All chains go side by side, one operation at a time over all images that
+take it, because a Python call for each image would cost more than the network does.
 """
 
 from __future__ import annotations

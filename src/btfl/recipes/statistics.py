@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.bayes.evidence import entropy, log_softmax
+from btfl.bayes.generative import SUMS
 from btfl.bayes.likelihood import DiscretisedLikelihood
 from btfl.bundle import ClientBundle
 from btfl.errors import InputError
@@ -92,6 +93,12 @@ def check_sums(upload: Sums, classes: int, dimensions: int) -> None:
     copies = upload["distorted_class_counts"]
     if copies.any() and (copies != counts).any():
         raise InputError("distorted_class_counts must be those of the samples, or zero where there are no copies")
+    for kind in _KINDS:
+        empty = upload[f"{kind}class_counts"] == 0
+        if upload[f"{kind}class_feature_sums"][empty].any() or (empty.all() and upload[f"{kind}feature_scatter"].any()):
+            raise InputError(
+                f"{kind}class_feature_sums and {kind}feature_scatter must be zero where there is no sample"
+            )
 
 
 def global_likelihood(everyone: Sums) -> DiscretisedLikelihood:
@@ -103,8 +110,7 @@ def global_likelihood(everyone: Sums) -> DiscretisedLikelihood:
 
 def global_statistics(everyone: Sums) -> dict[str, NDArray[np.float64]]:
     """Give what a bundle keeps of everyone's sums."""
-    names = ("class_counts", "class_feature_sums", "feature_scatter")
-    return {f"global_{kind}{name}": everyone[f"{kind}{name}"] for kind in _KINDS for name in names}
+    return {f"global_{kind}{name}": everyone[f"{kind}{name}"] for kind in _KINDS for name in SUMS}
 
 
 def make_bundle(
