@@ -2,7 +2,8 @@
 
 ``python benchmarks/keep_results.py runs/paper results/cifar10-cnn-dir0.1 --command "btfl bench --from ..."``
 
-Several runs that a report would average, draws of the streams for instance, go into folders 1, 2, ... of one.
+Several runs that a report would show as one, draws of the streams or methods run apart, go into folders 1, 2, ... of
+one.
 
 A folder there holds ``run.json`` (every setting, seed, fingerprints, hash of the streams), ``results.parquet`` (a row
 for each method, client and stream, from which the tables are made), the streams themselves as indices, the tables,
@@ -62,11 +63,11 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
 
 
 def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
-    """Write the page of what is kept; several runs differ in their streams alone."""
+    """Write the page of what is kept; several runs differ in their streams or their methods alone."""
     saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
-    trained = sorted(path.parent for path in (saved.folder / "training").glob("*/final"))
-    digests = [f"{place.name} {TrainedFederation.load(place / 'final').digest()[:16]}" for place in trained]
+    finals = sorted({path.parent.name: path for run in runs for path in run.folder.glob("training/*/final")}.items())
+    digests = [f"{recipe} {TrainedFederation.load(final).digest()[:16]}" for recipe, final in finals]
     lines = [
         f"# {into.name}",
         "",
@@ -78,7 +79,7 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
         f"- {training['rounds']} rounds of {training['local_epochs']} epochs, batch {training['batch']}, "
         f"{training['optimiser']} {training['learning_rate']:g}",
         f"- B and D: {'half from ' + data['shift'] + ', half corrupted' if data['shift'] else 'corrupted throughout'}",
-        *(f"- streams: {run.manifest_hash}" for run in runs),
+        *(f"- streams: {manifest}" for manifest in dict.fromkeys(run.manifest_hash for run in runs)),
         f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
         f"- {platform.machine()}, {os.cpu_count()} cores, on the CPU; {datetime.date.today().isoformat()}",
         *(f"- {said}" for said in saved.notes),

@@ -107,7 +107,7 @@ def group_runs(runs: Sequence[SavedRun], *, apart: bool = False) -> list[Group]:
     found: dict[str, list[SavedRun]] = {}
     for run in runs:
         found.setdefault(json.dumps([_kind(run), _setting(run)], sort_keys=True, default=str), []).append(run)
-    groups = [sorted(members, key=lambda run: (run.seed, run.draw, run.name)) for members in found.values()]
+    groups = [sorted(members, key=lambda run: (run.seed, run.draw)) for members in found.values()]
     for members in groups:
         _check_members(members)
     labels = _labels([members[0] for members in groups])
