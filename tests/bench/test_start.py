@@ -63,6 +63,23 @@ def test_a_run_is_a_start_too_and_methods_and_streams_may_differ(run: BenchRun, 
     assert set(after["method"]) == {"btfl", "btfl[prune_above=5]"}
 
 
+def test_a_recipe_that_differs_at_the_end_alone_needs_no_rounds_of_its_own(
+    run: BenchRun, entry: start.ZooEntry, tmp_path: Path
+) -> None:
+    events: list[tuple[str, str]] = []
+    experiment = make_experiment({**SMALL, "methods": ("ttt-release", "fedavg")})
+    scratch = run_bench(experiment, tmp_path / "scratch", watch=lambda name, event: events.append((name, event.stage)))
+    assert ("fedavg", "train") in events
+    assert ("ttt-release", "train") not in events
+    from_run = again(start.find_start(str(run.folder)), tmp_path / "run", methods=("ttt-release", "fedavg"))
+    from_zoo = again(entry, tmp_path / "zoo", methods=("ttt-release", "fedavg"))
+    for one in (from_run, from_zoo):
+        assert (one.folder / "results.parquet").read_bytes() == (scratch.folder / "results.parquet").read_bytes()
+        assert not any("last bits" in note for note in one.record["notes"])
+    told = {"btfl": "0", "commit": "", "date": "2026-11-16", "machine": "a machine", "note": ""}
+    assert start.pack(scratch.folder, "once", tmp_path / "packed", told).recipes == ("fedavg",)
+
+
 def test_another_digest_is_said(entry: start.ZooEntry, tmp_path: Path) -> None:
     card = {**entry.card, "recipes": {"fedavg": {"rounds": 2, "sha256": "0" * 64}}}
     done = again(start.ZooEntry(entry.folder, card), tmp_path)

@@ -118,3 +118,18 @@ def test_two_runs_give_the_same_weights_and_a_saved_one_comes_back(tmp_path: Pat
 def test_images_that_are_not_square_are_refused() -> None:
     with pytest.raises(InputError, match="must be square, not 8x12"):
         make_recipe("ttt", SETTINGS, (8, 12, 1), 10)
+
+
+def test_as_released_the_federation_is_fedavg_s_and_rotations_are_learnt_at_home() -> None:
+    plain, released = train_small("fedavg"), train_small("ttt-release")
+    assert released.shared.keys() == plain.shared.keys()
+    assert all(np.array_equal(array, released.shared[name]) for name, array in plain.shared.items())
+    assert np.array_equal(released.client(0).bundle.personal_head.weight, plain.client(0).bundle.personal_head.weight)
+    for number in range(4):
+        client, own = released.client(number), digits().of(number, 0).validation
+        assert set(client.networks["finetuned"]) == set(plain.shared) | HEAD
+        network, head = client.network("finetuned"), rotation_head(client.auxiliary("finetuned", "rotation"))
+        with torch.no_grad():
+            turned, turns = rotated_every_way(to_tensor(own.images))
+            right = head(network.features(turned)).argmax(1) == turns
+        assert float(right.float().mean()) > 0.4

@@ -68,6 +68,7 @@ _METHODS = (
     Method("btfl-release", "BTFL (release)", "btfl.adapters.core_methods:Btfl", {"preset": "release"}),
     Method("coherent", "Coherent (ours)", "btfl.adapters.core_methods:Coherent"),
     Method("fedthe-release", "FedTHE (release)", "btfl.adapters.fedthe:FedThe", {"history": "release"}),
+    Method("ttt-release", "TTT (release)", "btfl.adapters.ttt:TestTimeTraining", recipe="ttt-release"),
     Method("fedthe-on-fedavg", "FedTHE on FedAvg", "btfl.adapters.fedthe:FedThe", recipe="fedavg"),
     Method("tent", "Tent", "btfl.adapters.tent:Tent"),
     Method("t3a", "T3A", "btfl.adapters.t3a:T3A"),

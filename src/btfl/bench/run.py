@@ -16,13 +16,13 @@ from btfl.bench.evaluate import Evaluation, Predictions, evaluate, needed_recipe
 from btfl.bench.experiment import Experiment
 from btfl.bench.results import client_rows, sample_rows, write_table
 from btfl.bench.saved import RECORD, RESULTS, SAMPLES, constants, describe_run
-from btfl.bench.start import Start, digest_note, lay
+from btfl.bench.start import RunStart, Start, digest_note, lay
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.data import FederatedData
-from btfl.engines.federation import run_spec
+from btfl.engines.federation import is_finished, run_spec
 from btfl.engines.log import TensorBoardReport, need_tensorboard
 from btfl.recipes.registry import make_recipe
 from btfl.storage import write_json
@@ -113,11 +113,19 @@ def train_recipe(
     tensorboard: bool = False,
     start: Start | None = None,
 ) -> TrainedFederation:
-    """Train one recipe of an experiment, in a folder of its own inside the run's; go on or load it if it is there."""
+    """Train one recipe of an experiment, in a folder of its own inside the run's; go on or load it if it is there.
+
+    Where its rounds are those of another recipe, that one is trained, if need be, and only the end is the recipe's own.
+    """
     source, place = data.source, training_folder(folder, name)
     recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
+    if start is None and recipe.rounds_of is not None and not is_finished(place):
+        train_recipe(
+            recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
+        )
+        start = RunStart(folder, vars(experiment))
     if start is not None:
-        lay(start, name, run_spec(recipe, data), place)
+        lay(start, recipe, run_spec(recipe, data), place)
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
 

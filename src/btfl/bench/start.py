@@ -18,7 +18,8 @@ from btfl.bench.saved import load_run
 from btfl.engines.checkpoint import Progress, RunFolder, differences
 from btfl.engines.trained import TrainedFederation
 from btfl.errors import InputError, StorageError, UnknownNameError
-from btfl.recipes.base import Weights
+from btfl.recipes.base import Recipe, Weights
+from btfl.recipes.registry import recipe_class
 from btfl.storage import load_record, read_json, save_record, write_json
 
 KIND, RECIPE_KIND, VERSION = "btfl zoo entry", "btfl trained weights", 1
@@ -141,15 +142,16 @@ def zoo_entries() -> list[ZooEntry]:
     return [ZooEntry.read(path.parent) for path in sorted(zoo.glob(f"*/{CARD}"))]
 
 
-def lay(start: Start, recipe: str, spec: Mapping[str, Any], folder: Path) -> None:
+def lay(start: Start, recipe: Recipe, spec: Mapping[str, Any], folder: Path) -> None:
     """Put a start's weights where training would have left them; ``spec`` is what the new run is trained with."""
-    if recipe not in start.recipes:
+    trained = recipe.name if recipe.name in start.recipes else recipe.rounds_of or recipe.name
+    if trained not in start.recipes:
         raise InputError(
-            f"{start.name} was trained with {', '.join(start.recipes)} only, and a method asked for needs '{recipe}': "
+            f"{start.name} was trained with {', '.join(start.recipes)} only, and a method asked for needs '{trained}': "
             "leave that method out, or train your own with `btfl bench` without --from"
         )
-    trained_with, progress = start.end_of_training(recipe)
-    if found := sorted(differences(trained_with, dict(spec))):
+    trained_with, progress = start.end_of_training(trained)
+    if found := sorted(differences(trained_with, {**spec, "recipe": trained})):
         raise InputError(
             f"{start.name} was trained with other settings: {', '.join(found[:6])}. "
             "Take back what you changed, or train your own with `btfl bench` without --from"
@@ -166,6 +168,8 @@ def pack(run: Path, name: str, into: Path, told: Mapping[str, Any]) -> ZooEntry:
     start, folder = RunStart(run, record["experiment"]), into / name
     recipes = {}
     for recipe in start.recipes:
+        if recipe_class(recipe).rounds_of in start.recipes:
+            continue  # the same weights once more
         spec, progress = start.end_of_training(recipe)
         fields = {"spec": dict(spec), "round": progress.round, "history": [dict(row) for row in progress.history]}
         save_record(folder, recipe, RECIPE_KIND, VERSION, fields, _flat(progress))
@@ -179,8 +183,8 @@ def pack(run: Path, name: str, into: Path, told: Mapping[str, Any]) -> ZooEntry:
 
 
 def digest_note(start: Start, recipe: str, federation: TrainedFederation) -> str | None:
-    """Say so if the last bits came out otherwise here than where the federation was trained."""
-    if federation.digest() == start.digest(recipe):
+    """Say so if the last bits came out otherwise here than where the federation was trained, and finished so."""
+    if recipe not in start.recipes or federation.digest() == start.digest(recipe):
         return None
     return (
         f"{recipe}: what follows from the weights of {start.name} (likelihoods, sums, fine-tuned copies) differs here "

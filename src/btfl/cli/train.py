@@ -16,7 +16,9 @@ def train(
     preset: options.Preset = None,
     recipe: Annotated[
         list[str] | None,
-        typer.Option(help="What is trained: fedavg (if you say nothing), balanced, fedrep, ttt; may be repeated."),
+        typer.Option(
+            help="What is trained: fedavg (if you say nothing), balanced, fedrep, ttt, ttt-release; may be repeated."
+        ),
     ] = None,
     dataset: options.Dataset = None,
     root: options.Root = None,

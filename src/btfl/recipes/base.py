@@ -62,6 +62,8 @@ class Recipe(ABC):
     """A way to train a federation."""
 
     name: ClassVar[str]
+    rounds_of: ClassVar[str | None] = None
+    """The recipe whose rounds these are, where only the end differs: what it has trained need not be trained again."""
 
     def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
         self.settings, self.image_shape, self.classes = settings, image_shape, classes

@@ -14,14 +14,20 @@ RECIPES: Mapping[str, str] = {
     "balanced": "btfl.recipes.balanced:Balanced",
     "fedrep": "btfl.recipes.fedrep:FedRep",
     "ttt": "btfl.recipes.ttt:TTT",
+    "ttt-release": "btfl.recipes.ttt_release:TTTRelease",
 }
 """Name -> ``module:Class``, imported when asked for."""
 
 
 def make_recipe(name: str, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> Recipe:
     """Make a recipe for images and classes of this kind."""
+    return recipe_class(name)(settings, image_shape, classes)
+
+
+def recipe_class(name: str) -> type[Recipe]:
+    """Import a recipe."""
     if name not in RECIPES:
         raise UnknownNameError("recipe", name, RECIPES)
     module, _, attribute = RECIPES[name].partition(":")
-    recipe: Recipe = getattr(importlib.import_module(module), attribute)(settings, image_shape, classes)
-    return recipe
+    found: type[Recipe] = getattr(importlib.import_module(module), attribute)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import chain
 
 import torch
 from torch import nn
@@ -123,15 +124,26 @@ def train_head(
 
     ``onto``: its logits are added to those of this frozen head.
     """
+    rng = generator(settings.seed, *purpose)
+    for_epochs = (shuffled_batches(data, settings.batch, rng, settings.augment) for _ in range(epochs))
+    fit_head(head, network, chain.from_iterable(for_epochs), settings, onto)
+
+
+def fit_head(
+    head: nn.Linear,
+    network: Network,
+    batches: Iterable[tuple[torch.Tensor, torch.Tensor]],
+    settings: TrainingSettings,
+    onto: nn.Linear | None = None,
+) -> None:
+    """Train a head on batches of images and what it is to say of them, a step each; the extractor is frozen."""
     network.eval()
     optimiser = make_optimiser(settings, head.parameters())
-    rng = generator(settings.seed, *purpose)
-    for _ in range(epochs):
-        for images, labels in shuffled_batches(data, settings.batch, rng, settings.augment):
-            with torch.no_grad():
-                features = network.features(images)
-                base = None if onto is None else onto(features)
-            optimiser.zero_grad(set_to_none=True)
-            logits = head(features) if base is None else base + head(features)
-            nn.functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+    for images, targets in batches:
+        with torch.no_grad():
+            features = network.features(images)
+            base = None if onto is None else onto(features)
+        optimiser.zero_grad(set_to_none=True)
+        logits = head(features) if base is None else base + head(features)
+        nn.functional.cross_entropy(logits, targets).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()

@@ -40,7 +40,7 @@ class TTT(FedAvg):
         """Give the model's initial weights and the rotation head's."""
         weights = super().initial()
         feature_size = weights["head.weight"].shape[1]
-        return {**weights, **_as_shared(new_rotation_head(feature_size, self.settings.seed))}
+        return {**weights, **as_auxiliary(new_rotation_head(feature_size, self.settings.seed))}
 
     def received(self, shared: Weights) -> Network:
         """Give the network the server sent, without the rotation head."""
@@ -66,7 +66,7 @@ class TTT(FedAvg):
     ) -> tuple[Weights, dict[str, float]]:
         head = shared_rotation_head(shared)
         metrics = train_jointly(network, head, data.train, epochs, self.settings, self.loss(data), *purpose)
-        return {**to_arrays(network), **_as_shared(head)}, metrics
+        return {**to_arrays(network), **as_auxiliary(head)}, metrics
 
 
 def shared_rotation_head(shared: Weights) -> nn.Linear:
@@ -75,7 +75,8 @@ def shared_rotation_head(shared: Weights) -> nn.Linear:
     return rotation_head({key.removeprefix(f"{ROTATION}."): array for key, array in heads.items()})
 
 
-def _as_shared(head: nn.Linear) -> Weights:
+def as_auxiliary(head: nn.Linear) -> Weights:
+    """Give a rotation head's weights by the names under which they travel with a network."""
     return to_private(f"{AUXILIARY}{ROTATION}", head)
 
 

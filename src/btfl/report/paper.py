@@ -22,6 +22,7 @@ METHODS: Mapping[str, str] = {
     "fedthe": "FedTHE",
     "fedthe-release": "FedTHE",
     "ttt": "TTT",
+    "ttt-release": "TTT",
     "memo": "MEMO",
     "btfl": "BTFL",
     "btfl-release": "BTFL",

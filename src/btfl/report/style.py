@@ -57,6 +57,7 @@ _STYLES: Mapping[str, Style] = {
     "fedthe-on-fedavg": Style(_SKY, "8", _DASHDOT),
     "fedthe-plus": Style(_SKY, "d", _DASH),
     "ttt": Style(_OCHRE, "<"),
+    "ttt-release": Style(_OCHRE, "<", _DOT),
     "memo": Style(_OCHRE, ">", _DASH),
     "t3a": Style(_VIOLET, "<"),
     "tent": Style(_VIOLET, ">", _DASH),
