@@ -12,6 +12,7 @@ from btfl.bench import start
 from btfl.bench.experiment import Experiment, make_experiment, read_preset
 from btfl.bench.run import BenchRun, run_bench
 from btfl.cli.collect import collect
+from btfl.engines.checkpoint import RunFolder
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.storage import read_json, write_json
 
@@ -78,6 +79,22 @@ def test_a_recipe_that_differs_at_the_end_alone_needs_no_rounds_of_its_own(
         assert not any("last bits" in note for note in one.record["notes"])
     told = {"btfl": "0", "commit": "", "date": "2026-11-16", "machine": "a machine", "note": ""}
     assert start.pack(scratch.folder, "once", tmp_path / "packed", told).recipes == ("fedavg",)
+
+
+@pytest.mark.parametrize("step", ["begin", "save"])
+def test_an_interruption_while_weights_are_laid_out_does_not_lead_to_training(
+    step: str, entry: start.ZooEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    experiment, stages = Experiment(**{**entry.experiment, "methods": ("fedavg",)}), []
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_bench(experiment, tmp_path, start=entry)
+    run_bench(experiment, tmp_path, start=entry, watch=lambda name, event: stages.append(event.stage))
+    assert set(stages) == {"describe", "conclude", "evaluate"}
 
 
 def test_another_digest_is_said(entry: start.ZooEntry, tmp_path: Path) -> None:

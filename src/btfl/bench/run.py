@@ -16,7 +16,7 @@ from btfl.bench.evaluate import Evaluation, Predictions, evaluate, needed_recipe
 from btfl.bench.experiment import Experiment
 from btfl.bench.results import client_rows, sample_rows, write_table
 from btfl.bench.saved import RECORD, RESULTS, SAMPLES, constants, describe_run
-from btfl.bench.start import RunStart, Start, digest_note, lay
+from btfl.bench.start import Start, digest_note, last_round, lay, put
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
@@ -119,13 +119,13 @@ def train_recipe(
     """
     source, place = data.source, training_folder(folder, name)
     recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
-    if start is None and recipe.rounds_of is not None and not is_finished(place):
+    if start is not None:
+        lay(start, recipe, run_spec(recipe, data), place)
+    elif recipe.rounds_of is not None and not is_finished(place):
         train_recipe(
             recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
         )
-        start = RunStart(folder, vars(experiment))
-    if start is not None:
-        lay(start, recipe, run_spec(recipe, data), place)
+        put(last_round(training_folder(folder, recipe.rounds_of)), run_spec(recipe, data), place)
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
 

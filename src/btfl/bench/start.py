@@ -113,10 +113,7 @@ class RunStart:
     def end_of_training(self, recipe: str) -> tuple[Mapping[str, Any], Progress]:
         """Give the last checkpoint of a recipe."""
         folder = self.folder / "training" / recipe
-        spec, progress = read_json(folder / "run.json"), RunFolder(folder).load()
-        if progress is None:
-            raise StorageError(f"{folder} has no checkpoint any more: train it anew")
-        return spec, progress
+        return read_json(folder / "run.json"), last_round(folder)
 
     def digest(self, recipe: str) -> str:
         """Give the sha256 of the federation there."""
@@ -156,10 +153,23 @@ def lay(start: Start, recipe: Recipe, spec: Mapping[str, Any], folder: Path) -> 
             f"{start.name} was trained with other settings: {', '.join(found[:6])}. "
             "Take back what you changed, or train your own with `btfl bench` without --from"
         )
+    put(progress, spec, folder)
+
+
+def last_round(folder: Path) -> Progress:
+    """Give what the training of a recipe in this folder ended with."""
+    progress = RunFolder(folder).load()
+    if progress is None:
+        raise StorageError(f"{folder} has no checkpoint any more: train it anew")
+    return progress
+
+
+def put(progress: Progress, spec: Mapping[str, Any], folder: Path) -> None:
+    """Put trained weights where a training to ``spec`` would have left them, unless something is there already."""
     run = RunFolder(folder)
     if not (folder / "run.json").exists():
-        run.begin(spec)
         run.save(progress, progress.private)
+        run.begin(spec)  # last: a folder that has it is complete, and one that has not is written anew
 
 
 def pack(run: Path, name: str, into: Path, told: Mapping[str, Any]) -> ZooEntry:
