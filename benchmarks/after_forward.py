@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from btfl.adapters.registry import find_method
-from btfl.bench.made_up import made_up_clients, made_up_images
 from btfl.engines.pool import one_thread
-from btfl.recipes.images import to_tensor
+from btfl.methods.registry import find_method
+from btfl.pixels.images import to_tensor
+from btfl.studies.speed.clients import made_up_clients, made_up_images
 
 SAMPLES = 320
 

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from strange_images import SHIFTS, shifted
 
 from btfl import ClientBundle
-from btfl.adapters.coherent import CoherentAdapter
-from btfl.adapters.coherent_settings import CoherentSettings
-from btfl.bench.data import load_data
-from btfl.bench.experiment import Experiment
-from btfl.bench.saved import load_run
-from btfl.engines.trained import TrainedFederation
+from btfl.experiments.experiment import Experiment
+from btfl.experiments.load import load_data
+from btfl.methods.coherent.method import CoherentAdapter
+from btfl.methods.coherent.settings import CoherentSettings
+from btfl.models.forward import extract
 from btfl.randomness import generator
-from btfl.recipes.images import extract
+from btfl.runs.saved import load_run
+from btfl.runs.trained import TrainedFederation
 
 Floats = NDArray[np.float64]
 Stream = tuple[Floats, NDArray[np.int64]]
@@ -89,7 +89,7 @@ def load(run: Path, recipe: str) -> Federation:
 
 
 def streams(parts: list[Validation], client: int) -> list[Stream]:
-    """Give a client's streams A to E, and one that turns external and back every 100 samples."""
+    """Return a client's streams A to E, and one that turns external and back every 100 samples."""
     rng = generator(0, "validation streams", client)
     own = _drawn(parts[client], rng)
     others = [part for number, part in enumerate(parts) if number != client]
@@ -111,12 +111,12 @@ def _drawn(part: Validation, rng: np.random.Generator, most: int = LONGEST) -> V
 
 
 def _turn(samples: int, first: int = 0) -> NDArray[np.int64]:
-    """Give each sample's turn: 0, 2, 4 ... or 1, 3, 5 ..., of 100 samples each."""
+    """Return each sample's turn: 0, 2, 4 ... or 1, 3, 5 ..., of 100 samples each."""
     return np.arange(samples) // TURN * 2 + first
 
 
 def judged(federation: Federation, settings: CoherentSettings) -> tuple[float, float]:
-    """Give mean accuracy (%) and log loss over clients and streams."""
+    """Return mean accuracy (%) and log loss over clients and streams."""
     accuracy, loss = [], []
     for bundle, of_client in zip(federation.bundles, federation.streams, strict=True):
         adapter = CoherentAdapter(bundle, settings)

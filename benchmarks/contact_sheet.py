@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from btfl.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
-from btfl.data.source import Images
+from btfl.pixels.corruptions import CORRUPTIONS, SEVERITIES, corrupt
+from btfl.pixels.types import Images
 from btfl.randomness import generator
 
 SHEET = Path(__file__).parents[1] / "docs" / "images" / "corruptions.png"
@@ -24,7 +24,7 @@ INK, PAPER = "black", "white"
 
 
 def load_images(path: Path | None) -> Images:
-    """Give the images of an npz file, or CIFAR-10's."""
+    """Return the images of an npz file, or CIFAR-10's."""
     if path is not None:
         with np.load(path) as file:
             return np.asarray(file["x"], np.uint8)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from btfl import BayesianAdapter, ClientBundle, DiscretisedLikelihood, LinearHead, expected_weight
-from btfl.bayes.likelihood import THRESHOLD
+from btfl.core.likelihood import THRESHOLD
 
 Floats = NDArray[np.float64]
 SIZES = ((64, 10), (512, 65), (512, 1_000))
@@ -107,7 +107,7 @@ class Case:
 
 
 def time_size(dimensions: int, classes: int, rounds: int) -> Iterator[str]:
-    """Give the rows of the table for one size."""
+    """Return the rows of the table for one size."""
     bundle, stream = make_client(dimensions, classes)
     stream = np.concatenate([stream, stream])
     ours = [Case(BayesianAdapter(bundle).predict, batch, max(batch, 128), []) for batch in BATCHES]

@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from btfl.data.corruptions import CORRUPTIONS, corrupt
-from btfl.data.source import Images
+from btfl.pixels.corruptions import CORRUPTIONS, corrupt
+from btfl.pixels.types import Images
 from btfl.randomness import generator
 
 CLIENTS, IMAGES_EACH = 20, 500
@@ -19,7 +19,7 @@ REPEATS = 3
 
 
 def milliseconds(images: Images, name: str, severity: int) -> float:
-    """Give the time for one image of a batch: the best of some runs, the first (which fills caches) left out."""
+    """Return the time for one image of a batch: the best of some runs, the first (which fills caches) left out."""
     corrupt(images[:1], name, severity, generator(0, "warm"))
     runs = []
     for repeat in range(REPEATS):
@@ -30,7 +30,7 @@ def milliseconds(images: Images, name: str, severity: int) -> float:
 
 
 def whole_setting(images: Images, severity: int) -> float:
-    """Give the seconds for all clients, each corrupting its images in 15 batches, one a corruption."""
+    """Return the seconds for all clients, each corrupting its images in 15 batches, one a corruption."""
     start = time.perf_counter()
     for client in range(CLIENTS):
         for number, name in enumerate(CORRUPTIONS):

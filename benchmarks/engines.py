@@ -47,16 +47,18 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from torch import nn
 
-from btfl.bench.data import load_data
-from btfl.bench.experiment import Experiment, make_experiment
-from btfl.engines import Event, FederatedData, LocalEngine, train_federation
+from btfl.core.client import Weights
+from btfl.data.federated import ClientData, FederatedData
+from btfl.engines import Event, LocalEngine, train_federation
 from btfl.engines.base import Engine, Session
 from btfl.engines.faults import FaultSettings
+from btfl.experiments.experiment import Experiment, make_experiment
+from btfl.experiments.load import load_data
 from btfl.models import load_arrays, to_arrays
 from btfl.randomness import generator
-from btfl.recipes.base import ClientData, Recipe, Update, Weights
+from btfl.recipes.base import Recipe, Update
+from btfl.recipes.batches import shuffled_batches
 from btfl.recipes.fedavg import FedAvg
-from btfl.recipes.images import shuffled_batches
 from btfl.recipes.training import first_network
 
 BATCH, RATE, DECAY, SEED = 32, 0.01, 5e-4, 0
@@ -79,7 +81,7 @@ class Job:
     folder: str
 
     def experiment(self) -> Experiment:
-        """Give the job as an experiment."""
+        """Return the job as an experiment."""
         training = {
             "rounds": self.rounds + 1,
             "local_epochs": self.epochs,
@@ -109,7 +111,7 @@ class NoOp(FedAvg):
     name: ClassVar[str] = "no-op"
 
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
-        """Give back what was sent."""
+        """Return what was sent."""
         return Update(shared, len(data.train))
 
 
@@ -200,12 +202,12 @@ def ours(
 
 
 def local(workers: int) -> Callable[[Job], Engine]:
-    """Give our engine for one machine."""
+    """Return our engine for one machine."""
     return lambda job: LocalEngine(workers)
 
 
 def flower(workers: int) -> Callable[[Job], Engine]:
-    """Give our engine on Flower's simulation."""
+    """Return our engine on Flower's simulation."""
 
     def engine(job: Job) -> Engine:
         from btfl.flower.simulation import FlowerSimulation
@@ -218,7 +220,7 @@ def flower(workers: int) -> Callable[[Job], Engine]:
 
 
 def noop_simulation(job: Job, workers: int) -> Engine:
-    """Give the same for a recipe that no registry knows: its class goes to the Ray actors with the task."""
+    """Return the same for a recipe that no registry knows: its class goes to the Ray actors with the task."""
     from btfl.flower.session import GridEngine
     from btfl.flower.simulation import _Simulation
     from btfl.flower.task import FlowerTask
@@ -401,7 +403,7 @@ class Child:
             )
 
     def heard(self) -> list[Any]:
-        """Give the next thing it says; nothing if it is gone."""
+        """Return the next thing it says; nothing if it is gone."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(MARK):
@@ -433,7 +435,7 @@ class Child:
                 sys.exit(f"{self.name} has stopped: {self.last_words()}")
 
     def last_words(self) -> str:
-        """Give the end of what it wrote about its failure."""
+        """Return the end of what it wrote about its failure."""
         self.process.wait()
         return (self.folder / "errors.log").read_text()[-1500:]
 

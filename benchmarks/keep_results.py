@@ -23,9 +23,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from btfl.bench.saved import RECORD, RESULTS, SavedRun, load_run
-from btfl.engines.trained import TrainedFederation
 from btfl.report.build import write_report
+from btfl.runs.saved import RECORD, RESULTS, SavedRun, load_run
+from btfl.runs.trained import TrainedFederation
 
 FIGURES = ("accuracy", "clients")
 SHOWN = ("accuracy", "difference", "difference-coherent", "paper", "detection", "calibration")

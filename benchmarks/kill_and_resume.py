@@ -24,9 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
+from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.registry import load_source
-from btfl.engines import Event, FederatedData, LocalEngine, train_federation
+from btfl.engines import Event, LocalEngine, train_federation
 from btfl.randomness import generator
 from btfl.recipes import TrainingSettings
 from btfl.recipes.registry import make_recipe
@@ -84,14 +85,14 @@ class Run:
         return self.folder / "errors.log"
 
     def lines(self) -> list[list[str]]:
-        """Give what the run has said since it was last started."""
+        """Return what the run has said since it was last started."""
         return [line.split() for line in self.log.read_text().splitlines() if line]
 
     def running(self) -> bool:
         return self.process.poll() is None
 
     def workers(self) -> list[int]:
-        """Give the ids of its worker processes."""
+        """Return the ids of its worker processes."""
         found: list[int] = []
         with suppress(OSError):  # it may just have ended
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
@@ -99,7 +100,7 @@ class Run:
         return sorted(found)
 
     def saved(self) -> int:
-        """Give the last round that is on disk."""
+        """Return the last round that is on disk."""
         records = (self.folder / "run" / "checkpoints").glob("round-*/checkpoint.json")
         return max((int(path.parent.name.removeprefix("round-")) for path in records), default=0)
 

@@ -26,9 +26,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.source import LabelledImages, Source
-from btfl.engines import Event, FederatedData, LocalEngine, train_federation
+from btfl.engines import Event, LocalEngine, train_federation
 from btfl.randomness import generator
 from btfl.recipes import TrainingSettings
 from btfl.recipes.registry import make_recipe

@@ -22,16 +22,17 @@ import onnxruntime
 import torch
 
 from btfl import BayesianAdapter, ClientBundle
+from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.registry import load_source
-from btfl.data.source import Images
 from btfl.data.streams import StreamSettings, make_manifest, render
 from btfl.data.subset import take
-from btfl.engines.data import FederatedData
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.export.write import export_split, export_whole
-from btfl.recipes.images import extract, to_tensor
+from btfl.models.forward import extract
+from btfl.pixels.images import to_tensor
+from btfl.pixels.types import Images
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
 
@@ -45,7 +46,7 @@ def session(path: Path) -> onnxruntime.InferenceSession:
 def one_by_one(
     images: Images, predict: Callable[[Images], tuple[np.ndarray, int]]
 ) -> tuple[np.ndarray, list[int], float]:
-    """Give the probabilities, the events, and the median milliseconds of a call."""
+    """Return the probabilities, the events, and the median milliseconds of a call."""
     rows, events, taken = [], [], []
     for image in images:
         start = time.perf_counter()

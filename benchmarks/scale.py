@@ -22,15 +22,17 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from btfl.bench.made_up import CLASSES, IMAGE_SHAPE, made_up_images
-from btfl.bundle import ClientBundle
+from btfl.core.bundle import ClientBundle
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import ClientData
 from btfl.data.source import LabelledImages
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Job, Kept
 from btfl.engines.faults import FaultSettings, check_description, check_update
 from btfl.recipes import TrainingSettings
-from btfl.recipes.base import ClientData, ClientOutcome, Description, Recipe, Update, Weights
+from btfl.recipes.base import Description, Recipe, Update
 from btfl.recipes.registry import RECIPES, make_recipe
+from btfl.studies.speed.clients import CLASSES, IMAGE_SHAPE, made_up_images
 
 MODELS = ("cnn", "resnet20", "cct4")
 FEW, MANY = 20, 40  # images of the two clients whose bundles are compared

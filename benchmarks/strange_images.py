@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from btfl.data.source import Images
+from btfl.pixels.types import Images
 
 Floats = NDArray[np.float64]
 Shift = Callable[[Floats, np.random.Generator], Floats]
@@ -48,6 +48,6 @@ SHIFTS: dict[str, Shift] = {
 
 
 def shifted(images: Images, name: str, rng: np.random.Generator) -> Images:
-    """Give shifted copies of uint8 images."""
+    """Return shifted copies of uint8 images."""
     result = SHIFTS[name](images.astype(np.float64) / 255, rng)
     return np.clip(np.rint(result * 255), 0, 255).astype(np.uint8)

@@ -39,8 +39,9 @@ from btfl.data.registry import load_source
 from btfl.data.source import LabelledImages, Source
 from btfl.data.subset import take
 from btfl.models import Network, build
+from btfl.models.forward import logits
 from btfl.randomness import generator
-from btfl.recipes.images import logits, shuffled_batches
+from btfl.recipes.batches import shuffled_batches
 
 MODELS = ("cnn", "resnet20", "cct4")
 IMAGE_SHAPE, CLASSES, BATCH = (32, 32, 3), 10, 32
@@ -54,7 +55,7 @@ Step = Callable[[], object]
 def make_step(
     model: str, channels_last: bool = True, fused: bool = True, bfloat16: bool = False, compiled: bool = False
 ) -> Step:
-    """Give a training step of a model as a function of nothing."""
+    """Return a training step of a model as a function of nothing."""
     network: Network = build(model, IMAGE_SHAPE, CLASSES, 0)
     rng = np.random.default_rng(0)
     images = torch.from_numpy(rng.standard_normal((BATCH, 3, 32, 32), dtype=np.float32))
@@ -95,7 +96,7 @@ def alternate(steps: Mapping[str, Step], rounds: int) -> dict[str, list[float]]:
 
 
 def count_operations(model: str) -> int:
-    """Give the floating-point operations of a step."""
+    """Return the floating-point operations of a step."""
     step = make_step(model)
     with FlopCounterMode(display=False) as counter:
         step()
@@ -103,7 +104,7 @@ def count_operations(model: str) -> int:
 
 
 def best_product(rounds: int) -> tuple[float, int]:
-    """Give the best GFLOP/s of a float32 matrix product, and the size it was reached at."""
+    """Return the best GFLOP/s of a float32 matrix product, and the size it was reached at."""
     best, at = 0.0, 0
     for size in (256, 512, 1024, 2048):
         a, b = torch.rand(size, size), torch.rand(size, size)
@@ -133,7 +134,7 @@ def in_a_process(task: str, environment: Mapping[str, str], *arguments: str) -> 
 
 
 def row(model: str, variant: str, times: Mapping[str, list[float]], name: str, operations: int, best: float) -> str:
-    """Give a row of the table."""
+    """Return a row of the table."""
     mine, yardstick = np.array(times[name]), np.array(times[OURS])
     rate = 1e-6 * operations / float(np.median(mine))
     return (

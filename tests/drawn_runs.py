@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from btfl.adapters.registry import find_method
-from btfl.bench.evaluate import SWITCHING, Predictions
-from btfl.bench.experiment import make_experiment
-from btfl.bench.results import client_rows, sample_rows, write_table
-from btfl.bench.saved import RECORD, RESULTS, SAMPLES, constants, describe_run
+from btfl.bench.record import constants, describe_run
+from btfl.data.manifest import SWITCHING
 from btfl.data.partition import make_partition
 from btfl.data.registry import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, make_manifest
+from btfl.experiments.experiment import make_experiment
+from btfl.methods.registry import find_method
+from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
+from btfl.runs.saved import RECORD, RESULTS, SAMPLES
 from btfl.storage import write_json
 
 CLASSES = 10

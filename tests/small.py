@@ -7,17 +7,17 @@ from typing import Any
 
 from torch import nn
 
-from btfl.client import DeployedClient
-from btfl.data.digits import load
+from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.source import Images
-from btfl.engines.data import FederatedData
+from btfl.data.sources.digits import load
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
-from btfl.engines.trained import TrainedFederation
 from btfl.models import Network, build, to_arrays
+from btfl.pixels.types import Images
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
+from btfl.runs.client import DeployedClient
+from btfl.runs.trained import TrainedFederation
 from making import make_bundle
 
 

@@ -106,7 +106,7 @@ class Device:
 
 
 def images_of(path: Path) -> Iterator[Image]:
-    """Give the images of an npz (its first array, or ``x``), or of a folder's picture files in order of name."""
+    """Return the images of an npz (its first array, or ``x``), or of a folder's picture files in order of name."""
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
             yield from arrays["x" if "x" in arrays else arrays.files[0]]

@@ -4,13 +4,15 @@ This top level is the core: it needs numpy, scipy and safetensors only, and runs
 benchmarking and reports live in the subpackages and need ``pip install btfl[train]``.
 """
 
-from btfl.adapters.bayesian import BayesianAdapter, Trace
-from btfl.adapters.coherent import CoherentAdapter
-from btfl.adapters.coherent_settings import CoherentSettings
-from btfl.bayes import BayesianSettings, DiscretisedLikelihood, expected_weight
-from btfl.bundle import ClientBundle
+from btfl.core.bundle import ClientBundle
+from btfl.core.expectation import expected_weight
+from btfl.core.heads import LinearHead
+from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.errors import BtflError
-from btfl.heads import LinearHead
+from btfl.methods.btfl.method import BayesianAdapter, Trace
+from btfl.methods.btfl.settings import BayesianSettings
+from btfl.methods.coherent.method import CoherentAdapter
+from btfl.methods.coherent.settings import CoherentSettings
 
 __version__ = "0.1.0"
 

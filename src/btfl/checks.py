@@ -11,7 +11,7 @@ from btfl.errors import InputError
 
 
 def finite_array(name: str, value: ArrayLike, ndim: int | None = None) -> NDArray[np.float64]:
-    """Give a float64 copy, refusing what is not numeric, not finite or of another rank."""
+    """Return a float64 copy, refusing what is not numeric, not finite or of another rank."""
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -24,7 +24,7 @@ def finite_array(name: str, value: ArrayLike, ndim: int | None = None) -> NDArra
 
 
 def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.float64]:
-    """Give features as a float64 matrix (samples, dimensions), or say what is wrong with them."""
+    """Return features as a float64 matrix (samples, dimensions), or say what is wrong with them."""
     try:
         array = np.ascontiguousarray(features, dtype=np.float64)
     except (TypeError, ValueError) as error:

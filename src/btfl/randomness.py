@@ -12,7 +12,7 @@ import numpy as np
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
-    """Give the generator for one purpose, for example ``generator(seed, "train", round, client)``."""
+    """Return the generator for one purpose, for example ``generator(seed, "train", round, client)``."""
     key = "\x1f".join([str(int(seed)), *(f"{type(part).__name__}:{part}" for part in purpose)])
     words = np.frombuffer(hashlib.sha256(key.encode()).digest(), dtype=np.uint32)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words.tolist())))

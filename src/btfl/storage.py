@@ -72,7 +72,7 @@ def save_record(folder: Path, name: str, kind: str, version: int, fields: Mappin
 
 
 def load_version(path: Path) -> object:
-    """Give the format version that a record names; None if it names none."""
+    """Return the format version that a record names; None if it names none."""
     record = read_json(path)
     return record.get("version") if isinstance(record, dict) else None
 

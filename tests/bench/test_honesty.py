@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 import btfl.bench.evaluate as evaluation_module
-from btfl.adapters.registry import METHODS
-from btfl.bench.evaluate import Predictions, evaluate_client
-from btfl.bench.experiment import make_experiment
+from btfl.bench.evaluate import evaluate_client
 from btfl.bench.run import BenchRun, run_bench
 from btfl.data.registry import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, Manifest, Stream, render
 from btfl.errors import InputError
-from btfl.recipes.images import extract
+from btfl.experiments.experiment import make_experiment
+from btfl.methods.registry import METHODS
+from btfl.models.forward import extract
+from btfl.runs.results import Predictions
 
 
 @pytest.fixture(scope="module")

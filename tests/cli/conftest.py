@@ -13,7 +13,7 @@ from btfl.cli import main
 
 @pytest.fixture
 def btfl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Give what the command line prints for these words, and make sure that it ended well, or not if not ``ok``."""
+    """Return what the command line prints for these words, and make sure that it ended well, or not if not ``ok``."""
 
     def say(*words: str, ok: bool = True) -> str:
         monkeypatch.chdir(tmp_path)

@@ -20,9 +20,11 @@ import torch
 from rich.console import Console
 
 from btfl.cli.progress import Watcher
+from btfl.core.client import Weights
+from btfl.data.federated import ClientData
 from btfl.engines import Event
 from btfl.errors import InputError
-from btfl.recipes.base import ClientData, Update, Weights
+from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
 
 Said = Callable[..., str]
@@ -203,7 +205,7 @@ def test_workers_do_not_outlive_a_killed_run(tmp_path: Path) -> None:
 
 
 def _state(process: Path) -> str:
-    """Give the process's state line; empty once it is gone, or dead and waiting to be collected."""
+    """Return the process's state line; empty once it is gone, or dead and waiting to be collected."""
     try:
         state = (process / "stat").read_text()
     except OSError:

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from btfl.engines import Event, FaultSettings, FederatedData, LocalEngine, TrainedFederation, train_federation
+from btfl.core.client import Weights
+from btfl.data.federated import ClientData, FederatedData
+from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session
 from btfl.errors import InputError, TooFewClientsError
-from btfl.recipes.base import ClientData, Description, Recipe, Update, Weights
+from btfl.recipes.base import Description, Recipe, Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
+from btfl.runs.trained import TrainedFederation
 from small import digits
 
 Tamper = Callable[[Any], Any]

@@ -14,14 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.registry import load_source
-from btfl.engines import FederatedData, LocalEngine, TrainedFederation, local, train_federation
+from btfl.engines import LocalEngine, local, train_federation
 from btfl.engines.base import Broadcast, Failure, Job
 from btfl.engines.federation import Event, participants
 from btfl.errors import StorageError
 from btfl.recipes import Recipe, TrainingSettings
 from btfl.recipes.registry import make_recipe
+from btfl.runs.trained import TrainedFederation
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=4, local_epochs=2)
 

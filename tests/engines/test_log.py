@@ -10,12 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from btfl.engines import LocalEngine, TrainedFederation, train_federation
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import ClientData
+from btfl.engines import LocalEngine, train_federation
 from btfl.engines.log import TensorBoardReport
 from btfl.errors import InputError, TooFewClientsError
-from btfl.recipes.base import ClientData, ClientOutcome, Sums, Update, Weights
+from btfl.recipes.base import Sums, Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
+from btfl.runs.trained import TrainedFederation
 from small import digits
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=3, local_epochs=1)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from btfl import BayesianAdapter, ClientBundle, CoherentAdapter
-from btfl.data.source import Images
+from btfl.pixels.types import Images
 from small import digits, train_small
 
 ort = pytest.importorskip("onnxruntime", reason="the device loop needs `pip install onnxruntime`")

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from btfl import BayesianAdapter, BayesianSettings, ClientBundle
-from btfl.adapters.coherent import STATISTICS, CoherentAdapter
-from btfl.adapters.coherent_settings import CoherentSettings
-from btfl.client import DeployedClient
-from btfl.data.corruptions import corrupt
-from btfl.data.source import Images
 from btfl.errors import InputError
+from btfl.methods.coherent.method import STATISTICS, CoherentAdapter
+from btfl.methods.coherent.settings import CoherentSettings
+from btfl.models.forward import extract
+from btfl.pixels.corruptions import corrupt
+from btfl.pixels.types import Images
 from btfl.randomness import generator
-from btfl.recipes.images import extract
+from btfl.runs.client import DeployedClient
 from making import make_bundle, make_stream
 from small import digits, train_small, untrained
 

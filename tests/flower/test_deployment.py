@@ -20,10 +20,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[flower]'")
 
-from btfl.bench.experiment import make_experiment, read_preset
-from btfl.engines import FaultSettings, LocalEngine, TrainedFederation, train_federation
-from btfl.engines.trained import client_name, load_outcome
+from btfl.engines import FaultSettings, LocalEngine, train_federation
+from btfl.experiments.experiment import make_experiment, read_preset
 from btfl.flower.task import FlowerTask
+from btfl.runs.trained import TrainedFederation, client_name, load_outcome
 
 pytestmark = pytest.mark.slow
 PROGRAMS = Path(sys.executable).parent

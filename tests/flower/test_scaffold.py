@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from btfl.bench.experiment import make_experiment, read_preset
 from btfl.engines import FaultSettings
 from btfl.errors import BtflError, StorageError, UnknownNameError
+from btfl.experiments.experiment import make_experiment, read_preset
 from btfl.flower import need_flower
 from btfl.flower.scaffold import write_app
 from btfl.flower.task import FlowerTask, Value

@@ -12,13 +12,14 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[f
 import numpy as np
 from flwr.app import Error, Message, RecordDict
 
-from btfl.bench.experiment import make_experiment
-from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
+from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.errors import TooFewClientsError
+from btfl.experiments.experiment import make_experiment
 from btfl.flower.client_app import make_client_app
 from btfl.flower.messages import to_record
 from btfl.flower.session import GridEngine
 from btfl.flower.task import FlowerTask
+from btfl.runs.trained import TrainedFederation
 from in_process_grid import Answer, InProcessGrid
 
 EXPERIMENT = make_experiment(

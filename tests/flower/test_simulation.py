@@ -12,11 +12,12 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[f
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'btfl[flower]'")
 
 from btfl import ClientBundle
-from btfl.bench.experiment import make_experiment, read_preset
-from btfl.engines import FaultSettings, LocalEngine, TrainedFederation, train_federation
+from btfl.engines import FaultSettings, LocalEngine, train_federation
 from btfl.errors import InputError
+from btfl.experiments.experiment import make_experiment, read_preset
 from btfl.flower.simulation import FlowerSimulation
 from btfl.flower.task import FlowerTask
+from btfl.runs.trained import TrainedFederation
 
 EXPERIMENT = make_experiment({**read_preset("demo"), "clients": 5, "training": {"rounds": 3}})
 

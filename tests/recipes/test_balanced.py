@@ -9,19 +9,19 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from btfl.adapters.registry import find_method
-from btfl.bayes.evidence import log_softmax
+from btfl.core.softmax import log_softmax
+from btfl.data.federated import ClientData
 from btfl.data.source import LabelledImages
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
-from btfl.engines.trained import TrainedFederation
+from btfl.methods.registry import find_method
+from btfl.models.forward import extract
+from btfl.models.forward import logits as logits_of
 from btfl.recipes.balanced import Balanced, balanced_loss
-from btfl.recipes.base import ClientData
 from btfl.recipes.fedavg import FedAvg
-from btfl.recipes.images import extract
-from btfl.recipes.images import logits as logits_of
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.training import plain_loss
+from btfl.runs.trained import TrainedFederation
 from small import digits, train_small
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=3, local_epochs=2)

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from btfl.adapters.registry import find_method
+from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session
-from btfl.engines.data import FederatedData
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
-from btfl.engines.trained import TrainedFederation
+from btfl.methods.registry import find_method
 from btfl.models import to_arrays
+from btfl.models.forward import extract, logits
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.recipes.fedrep import FedRep
-from btfl.recipes.images import extract, logits
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.training import train_head
+from btfl.runs.trained import TrainedFederation
 from small import digits
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=2, local_epochs=2)

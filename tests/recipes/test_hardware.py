@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from btfl.data.federated import ClientData
 from btfl.data.source import LabelledImages
 from btfl.engines import LocalEngine
 from btfl.errors import InputError, UnknownNameError
 from btfl.models import build, load_arrays, to_arrays
+from btfl.models.forward import extract
 from btfl.recipes import hardware, training
-from btfl.recipes.base import ClientData
-from btfl.recipes.images import extract
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
 from small import digits

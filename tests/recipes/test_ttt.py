@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from btfl.client import split_auxiliary
+from btfl.core.client import split_auxiliary
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
-from btfl.engines.trained import TrainedFederation
 from btfl.errors import InputError
 from btfl.models import build, to_arrays
-from btfl.recipes.images import logits, to_tensor
+from btfl.models.forward import logits
+from btfl.models.rotations import rotated, rotated_every_way, rotation_head
+from btfl.pixels.images import to_tensor
 from btfl.recipes.registry import make_recipe
-from btfl.recipes.rotations import rotated, rotated_every_way, rotation_head
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.ttt import TTT
+from btfl.runs.trained import TrainedFederation
 from small import digits, train_small
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=2, local_epochs=2)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from btfl.bench.experiment import make_experiment
-from btfl.bench.saved import run_id
-from btfl.bench.start import zoo_entries
+from btfl.bench.record import run_id
+from btfl.experiments.experiment import make_experiment
 from btfl.report.formats import to_markdown
 from btfl.report.groups import group_runs, load_runs
 from btfl.report.tables import accuracy_table, interval_tables, paper_table
+from btfl.zoo.start import zoo_entries
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(path.parent for path in (ROOT / "results").glob("*/README.md"))
@@ -47,7 +47,7 @@ def test_every_number_can_be_traced(folder: Path) -> None:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Give the runs kept in a folder: itself, or 1, 2, ... in it, which are averaged."""
+    """Return the runs kept in a folder: itself, or 1, 2, ... in it, which are averaged."""
     return [folder] if (folder / "run.json").exists() else sorted(path.parent for path in folder.glob("*/run.json"))
 
 

@@ -53,7 +53,7 @@ def test_nothing_on_the_front_is_beaten_in_both() -> None:
 
 
 def test_every_method_of_the_registry_has_a_look_of_its_own() -> None:
-    from btfl.adapters.registry import METHODS
+    from btfl.methods.registry import METHODS
 
     looks = [style_of(name) for name in METHODS]
     assert len(set(looks)) == len(looks)

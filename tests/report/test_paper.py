@@ -9,15 +9,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from btfl.bench.saved import SavedRun, load_run
 from btfl.report import paper, tables
 from btfl.report.formats import to_csv
 from btfl.report.groups import Group
+from btfl.runs.saved import SavedRun, load_run
 from drawn_runs import make_run
 
 
 def run_like(folder: Path, **data: object) -> SavedRun:
-    """Give a run that says it is the paper's main one."""
+    """Return a run that says it is the paper's main one."""
     run = load_run(make_run(folder, methods=("fedavg", "btfl"), length=8))
     record = dict(run.record)
     record["data"] = {**record["data"], "source": "cifar10", "shift": "CIFAR-10.1 v6", **data}

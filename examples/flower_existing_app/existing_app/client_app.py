@@ -29,7 +29,7 @@ def fit(message: Message, context: Context) -> Message:
 
 
 def data(context: Context) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give this client's data."""
+    """Return this client's data."""
     return load_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
 
 
@@ -37,7 +37,7 @@ def data(context: Context) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def personal_head(model: Net, context: Context) -> nn.Linear:
-    """Give the client's own head; the first time a copy of the global one."""
+    """Return the client's own head; the first time a copy of the global one."""
     head = nn.Linear(WIDTH, CLASSES)
     kept = context.state.array_records.get("personal_head")
     head.load_state_dict(model.head.state_dict() if kept is None else kept.to_torch_state_dict())

@@ -19,12 +19,12 @@ class Net(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Give logits."""
+        """Return logits."""
         return self.head(self.extractor(images))
 
 
 def load_data(partition: int, partitions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give a client's digits: mostly those of a few classes."""
+    """Return a client's digits: mostly those of a few classes."""
     digits = load_digits()
     rng = np.random.default_rng(0)
     favourite = rng.integers(partitions, size=CLASSES)[digits.target]

@@ -13,21 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.adapters.base import Adapter
-from btfl.adapters.heads import Oracle
-from btfl.adapters.registry import Method
-from btfl.client import DeployedClient
+from btfl.data.manifest import SWITCHING
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
 from btfl.engines.pool import WorkerPool
-from btfl.engines.trained import TrainedFederation
 from btfl.errors import InputError
-from btfl.recipes.images import extract
-
-Columns = dict[str, NDArray[Any]]
-
-SWITCHING = "switching"
-"""A sixth stream, beside the five of the benchmark: IND, then EXD, then IND again."""
+from btfl.methods.base import Adapter
+from btfl.methods.heads import Oracle
+from btfl.methods.registry import Method
+from btfl.models.forward import extract
+from btfl.runs.client import DeployedClient
+from btfl.runs.results import Predictions
+from btfl.runs.trained import TrainedFederation
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,26 +39,6 @@ class Evaluation:
     test_batch: int = 32
     switching: bool = False
     """Also run the switching stream, for the methods that tell their weight ``e``."""
-
-
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """What one method made of one stream of one client, sample by sample."""
-
-    method: Method
-    client: int
-    stream: str
-    probabilities: NDArray[np.float64]
-    labels: NDArray[np.int64]
-    external: NDArray[np.bool_]
-    trace: Columns
-    """What the method says of each sample, ``e`` for instance."""
-
-    @property
-    def right(self) -> NDArray[np.bool_]:
-        """Whether each prediction is right."""
-        right: NDArray[np.bool_] = self.probabilities.argmax(axis=1) == self.labels
-        return right
 
 
 def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
@@ -158,7 +135,7 @@ def needed_recipes(methods: Sequence[Method]) -> list[str]:
 def suitable(
     methods: Sequence[Method], federations: Mapping[str, TrainedFederation]
 ) -> tuple[tuple[Method, ...], tuple[str, ...]]:
-    """Give the methods that can be used on these models, and why the others cannot."""
+    """Return the methods that can be used on these models, and why the others cannot."""
     kept, reasons = [], []
     for method in methods:
         reason = method.adapter_class().unsuitable(federations[method.trained_with].client(0))

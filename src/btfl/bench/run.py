@@ -10,22 +10,24 @@ from typing import Any
 
 import pandas as pd
 
-from btfl.adapters.registry import find_method
-from btfl.bench.data import load_data
-from btfl.bench.evaluate import Evaluation, Predictions, evaluate, needed_recipes, suitable
-from btfl.bench.experiment import Experiment
-from btfl.bench.results import client_rows, sample_rows, write_table
-from btfl.bench.saved import RECORD, RESULTS, SAMPLES, constants, describe_run
-from btfl.bench.start import Start, digest_note, last_round, lay, put
+from btfl.bench.evaluate import Evaluation, evaluate, needed_recipes, suitable
+from btfl.bench.record import constants, describe_run
+from btfl.data.federated import FederatedData
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
-from btfl.engines import Event, FaultSettings, LocalEngine, TrainedFederation, train_federation
+from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
-from btfl.engines.data import FederatedData
 from btfl.engines.federation import is_finished, run_spec
 from btfl.engines.log import TensorBoardReport, need_tensorboard
+from btfl.experiments.experiment import Experiment
+from btfl.experiments.load import load_data
+from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
+from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
+from btfl.runs.saved import RECORD, RESULTS, SAMPLES
+from btfl.runs.trained import TrainedFederation
 from btfl.storage import write_json
+from btfl.zoo.start import Start, digest_note, last_round, lay, put
 
 Watch = Callable[[str, Event], None]
 """Told the recipe and what has happened."""
@@ -138,7 +140,7 @@ def train_recipe(
 
 
 def training_folder(folder: Path, recipe: str) -> Path:
-    """Give where a run keeps the training of a recipe."""
+    """Return where a run keeps the training of a recipe."""
     return folder / "training" / recipe
 
 

@@ -49,8 +49,8 @@ def demo(
 
     Example: `btfl demo --workers 2`
     """
-    from btfl.bench.experiment import make_experiment, read_preset
     from btfl.cli.bench import run_and_show
+    from btfl.experiments.experiment import make_experiment, read_preset
 
     run_and_show(make_experiment({**read_preset("demo"), "seed": seed}), out or Path("runs/demo"), workers)
 
@@ -176,7 +176,7 @@ def reproduce(
     if list_ or name is None:
         show_list()
     else:
-        from btfl.bench.reproduce import Substitution
+        from btfl.experiments.reproduce import Substitution
 
         instead = Substitution(dataset, root, shift, tuple(method or ()))
         reproduce_and_show(name, scale, instead, out, workers)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from btfl.adapters.registry import METHODS
-from btfl.bench.experiment import Experiment
 from btfl.bench.run import BenchRun, run_bench
-from btfl.bench.start import find_start
 from btfl.cli.data import bring
 from btfl.cli.progress import Watcher
 from btfl.cli.report import show_report
 from btfl.engines import FaultSettings
 from btfl.engines.base import Engine
 from btfl.errors import InputError
+from btfl.experiments.experiment import Experiment
+from btfl.methods.registry import METHODS
+from btfl.zoo.start import find_start
 
 
 def run_and_show(

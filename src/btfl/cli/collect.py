@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from btfl.bench.experiment import Experiment, make_experiment, read_experiment, read_preset
-from btfl.bench.start import find_start
 from btfl.errors import InputError
+from btfl.experiments.experiment import Experiment, make_experiment, read_experiment, read_preset
+from btfl.zoo.start import find_start
 
 _SETTINGS = {
     **{name: name for name in ("dataset", "root", "shift", "model", "clients", "alpha", "split", "seed")},

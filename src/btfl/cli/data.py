@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
-from btfl.data import fetch
-from btfl.data.cache import ENVIRONMENT, cache_root
+from btfl.data.fetching import fetch
+from btfl.data.fetching.cache import ENVIRONMENT, cache_root
 from btfl.data.registry import SOURCES
 from btfl.errors import DataError
 

@@ -41,11 +41,11 @@ def export(
     from btfl.export import need_onnx
 
     need_onnx()
-    from btfl.adapters.coherent_settings import CoherentSettings
-    from btfl.bayes.settings import BayesianSettings
     from btfl.errors import UnknownNameError
     from btfl.export.clients import find_client
     from btfl.export.write import export_split, export_whole
+    from btfl.methods.btfl.settings import BayesianSettings
+    from btfl.methods.coherent.settings import CoherentSettings
 
     known: dict[str, BayesianSettings | CoherentSettings] = {"btfl": BayesianSettings(), "coherent": CoherentSettings()}
     if method not in known:

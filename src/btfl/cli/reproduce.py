@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from btfl.bench.cost import measure_run
-from btfl.bench.reproduce import Substitution, plan, read_reproduction, reproduction_names
 from btfl.cli.bench import run_with_progress
 from btfl.cli.report import show_report
+from btfl.experiments.reproduce import Substitution, plan, read_reproduction, reproduction_names
+from btfl.studies.speed.measure import measure_run
 
 
 def show_list() -> None:

@@ -40,9 +40,13 @@ def scenarios(
     from rich.console import Console
     from rich.progress import track
 
-    from btfl.bench.results import write_table
-    from btfl.bench.saved import constants, load_run
-    from btfl.bench.scenarios import (
+    from btfl.bench.record import constants
+    from btfl.report.formats import to_markdown
+    from btfl.report.terminal import terminal_table
+    from btfl.runs.results import write_table
+    from btfl.runs.saved import load_run
+    from btfl.storage import write_atomically
+    from btfl.studies.drift.scenarios import (
         FEATURE_METHODS,
         FILE,
         SCENARIOS,
@@ -51,10 +55,7 @@ def scenarios(
         open_run,
         run_scenarios,
     )
-    from btfl.report.drift import difference_table, scenario_means, scenario_tables
-    from btfl.report.formats import to_markdown
-    from btfl.report.terminal import terminal_table
-    from btfl.storage import write_atomically
+    from btfl.studies.drift.tables import difference_table, scenario_means, scenario_tables
 
     console, folder = Console(), out or run
     names = [find_scenario(name).name for name in dict.fromkeys(scenario or SCENARIOS)]
@@ -107,15 +108,15 @@ def drift(
     from rich.console import Console
     from rich.progress import track
 
-    from btfl.bench.detectors import choose, has_river
-    from btfl.bench.drift import FILE, Protocol, detect
-    from btfl.bench.results import write_table
-    from btfl.bench.saved import load_run
-    from btfl.bench.scenarios import make_base, open_run
-    from btfl.report.drift import RATES, drift_drawing, drift_table
     from btfl.report.formats import to_markdown
     from btfl.report.terminal import terminal_table
+    from btfl.runs.results import write_table
+    from btfl.runs.saved import load_run
     from btfl.storage import write_atomically
+    from btfl.studies.drift.detectors import choose, has_river
+    from btfl.studies.drift.protocol import FILE, Protocol, detect
+    from btfl.studies.drift.scenarios import make_base, open_run
+    from btfl.studies.drift.tables import RATES, drift_drawing, drift_table
 
     console, folder, chosen = Console(), out or run, choose(detector)
     if not detector and not has_river():

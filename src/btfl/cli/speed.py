@@ -39,11 +39,11 @@ def speed(
 
     from rich.console import Console
 
-    from btfl.bench.cost import measure_costs
-    from btfl.bench.onnx_paths import ONNX_PATHS, has_onnx
     from btfl.report.cost import cost_table
     from btfl.report.terminal import terminal_table
     from btfl.storage import write_json
+    from btfl.studies.speed.measure import measure_costs
+    from btfl.studies.speed.onnx_paths import ONNX_PATHS, has_onnx
 
     names = _listed(methods or ",".join([METHODS, *(ONNX_PATHS if has_onnx() else ())]))
     _check(_listed(models), names, onnx=has_onnx())
@@ -68,10 +68,10 @@ def _listed(text: str) -> list[str]:
 
 def _check(models: list[str], methods: list[str], *, onnx: bool) -> None:
     """Refuse a mistyped name before anything is timed."""
-    from btfl.adapters.registry import find_method
-    from btfl.bench.onnx_paths import ONNX_PATHS
     from btfl.errors import InputError, UnknownNameError
+    from btfl.methods.registry import find_method
     from btfl.models import MODELS as KNOWN
+    from btfl.studies.speed.onnx_paths import ONNX_PATHS
 
     for model in models:
         if model not in KNOWN and ":" not in model:

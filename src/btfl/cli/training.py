@@ -7,17 +7,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from btfl.bench.data import load_data
-from btfl.bench.experiment import Experiment
 from btfl.bench.run import train_recipe, training_folder
 from btfl.cli.data import bring
 from btfl.cli.progress import Watcher
-from btfl.engines import FaultSettings, TrainedFederation
+from btfl.engines import FaultSettings
 from btfl.engines.base import Engine
-from btfl.engines.checkpoint import RunFolder
 from btfl.engines.log import need_tensorboard
 from btfl.errors import BtflError, UnknownNameError
+from btfl.experiments.experiment import Experiment
+from btfl.experiments.load import load_data
 from btfl.recipes.registry import RECIPES
+from btfl.runs.checkpoint import RunFolder
+from btfl.runs.trained import TrainedFederation
 
 
 def train_and_show(

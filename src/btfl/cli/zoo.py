@@ -25,7 +25,7 @@ def list_() -> None:
     """
     from rich.console import Console
 
-    from btfl.bench.start import zoo_entries
+    from btfl.zoo.start import zoo_entries
 
     console, entries = Console(highlight=False), zoo_entries()
     for entry in entries:
@@ -49,7 +49,7 @@ def pack(
     from rich.console import Console
 
     from btfl import __version__
-    from btfl.bench import start
+    from btfl.zoo import start
 
     told = {
         "btfl": __version__,

@@ -7,13 +7,13 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.source import Images
+from btfl.pixels.types import Images
 
 Indices = NDArray[np.int64]
 
 
 def content_keys(images: Images) -> list[bytes]:
-    """Give a digest of each image's pixels."""
+    """Return a digest of each image's pixels."""
     rows = np.ascontiguousarray(images).reshape(len(images), -1)
     return [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
 
@@ -25,6 +25,6 @@ def first_copies(images: Images) -> Indices:
 
 
 def not_among(images: Images, others: Images) -> Indices:
-    """Give the indices of the images that do not occur among the others."""
+    """Return the indices of the images that do not occur among the others."""
     seen = set(content_keys(others))
     return np.array([i for i, key in enumerate(content_keys(images)) if key not in seen], dtype=np.int64)

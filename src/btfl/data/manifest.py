@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.corruptions import CORRUPTIONS
 from btfl.data.partition import Indices, PartitionSettings
 from btfl.errors import InputError, StorageError, UnknownNameError
+from btfl.pixels.corruptions import CORRUPTIONS
 from btfl.storage import load_record, save_record
 
 STREAMS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
+SWITCHING = "switching"
+"""A sixth stream, beside the five of the benchmark: IND, then EXD, then IND again."""
 LETTERS = dict(zip(STREAMS, "ABCDE", strict=True))
 POOL, OTHER_DOMAIN = 0, 1  # where a sample comes from
 CLEAN = -1  # no corruption

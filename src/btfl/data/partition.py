@@ -89,7 +89,7 @@ class Partition:
         return _later_copies(self.copies_of)
 
     def part_at(self, client: int, round_: int) -> ClientPart:
-        """Give the split the client trains on in a round: always the same one, unless it is redrawn."""
+        """Return the split the client trains on in a round: always the same one, unless it is redrawn."""
         if self.settings.split == "honest":
             return self.parts[client]
         return self.redraw(client, "round", round_)
@@ -146,7 +146,7 @@ def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Gener
 
 
 def _fill_up(parts: list[Indices], labels: Labels, least: int, rng: np.random.Generator) -> list[Indices]:
-    """Give those who have too few more of the classes they already have, each from whoever then has most.
+    """Return those who have too few more of the classes they already have, each from whoever then has most.
 
     So the label mixes stay as different as they were drawn. It ends: as long as one client has too few, another has
     more than enough; where none of those has a wanted class, another of its classes will do.
@@ -182,7 +182,7 @@ def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generato
 def _by_domain(
     source: Source, originals: Indices, settings: PartitionSettings, rng: np.random.Generator
 ) -> list[Indices]:
-    """Give each client images of one domain only; larger domains get more clients."""
+    """Return each client images of one domain only; larger domains get more clients."""
     if source.domains is None:
         raise InputError(f"{source.name} has no domains to deal by; use dirichlet, equal or shards")
     domains = source.domains[originals]

@@ -27,7 +27,7 @@ class Entry:
         return cast("SourceLoader", getattr(importlib.import_module(self.module), self.function))
 
     def options(self) -> dict[str, Any]:
-        """Give the options of its own that the loader takes, with their defaults."""
+        """Return the options of its own that the loader takes, with their defaults."""
         parameters = inspect.signature(self.loader()).parameters
         return {name: p.default for name, p in parameters.items() if name not in ("root", "shift")}
 
@@ -35,23 +35,25 @@ class Entry:
 SOURCES: Mapping[str, Entry] = {
     "digits": Entry(
         "handwritten 8x8 digits; shift: printed digits. Nothing to download",
-        "btfl.data.digits",
+        "btfl.data.sources.digits",
         needs_root=False,
     ),
     "cifar10": Entry(
         "CIFAR-10, 10 classes; shift: CIFAR-10.1, or an npz such as CINIC-10's ImageNet part",
-        "btfl.data.cifar10",
+        "btfl.data.sources.cifar10",
         needs_root=False,
     ),
     "officehome": Entry(
-        "OfficeHome, 65 classes, 4 domains; shift: the domain left out", "btfl.data.folder", "load_officehome"
+        "OfficeHome, 65 classes, 4 domains; shift: the domain left out", "btfl.data.sources.folder", "load_officehome"
     ),
     "folder": Entry(
         "any folder or tar domain/class/image (PACS, Office-31, yours); shift: the domain left out",
-        "btfl.data.folder",
+        "btfl.data.sources.folder",
     ),
-    "imagenet32": Entry("ImageNet at 32x32, npz form; shift: ImageNet-R, shared classes", "btfl.data.imagenet32"),
-    "arrays": Entry("your own npz: x, y and, if you have them, x_shift, y_shift, classes", "btfl.data.arrays"),
+    "imagenet32": Entry(
+        "ImageNet at 32x32, npz form; shift: ImageNet-R, shared classes", "btfl.data.sources.imagenet32"
+    ),
+    "arrays": Entry("your own npz: x, y and, if you have them, x_shift, y_shift, classes", "btfl.data.sources.arrays"),
 }
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.errors import DataError
+from btfl.pixels.types import Images
 
-Images = NDArray[np.uint8]  # (n, height, width, channels), channels 1 or 3
 Labels = NDArray[np.int64]  # (n,)
 
 

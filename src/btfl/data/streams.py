@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.corruptions import corrupt
 from btfl.data.duplicates import not_among
 from btfl.data.manifest import (
     CLEAN,
@@ -33,8 +32,10 @@ from btfl.data.manifest import (
     StreamSettings,
 )
 from btfl.data.partition import Indices, Partition
-from btfl.data.source import Images, Labels, Source
+from btfl.data.source import Labels, Source
 from btfl.errors import InputError
+from btfl.pixels.corruptions import corrupt
+from btfl.pixels.types import Images
 from btfl.randomness import generator
 
 __all__ = [

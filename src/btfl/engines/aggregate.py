@@ -33,11 +33,11 @@ class RunningSum:
         self.weight += weight
 
     def total(self) -> dict[str, NDArray[np.float64]]:
-        """Give the sums."""
+        """Return the sums."""
         return dict(self._sums)
 
     def mean(self) -> dict[str, NDArray[np.float32]]:
-        """Give the weighted means, rounded to float32."""
+        """Return the weighted means, rounded to float32."""
         if not self.weight:
             raise InputError("nothing to average: no client took part")
         return {name: (value / self.weight).astype(np.float32) for name, value in self._sums.items()}

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from btfl.engines.data import FederatedData
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import FederatedData
 from btfl.errors import BtflError
-from btfl.recipes.base import ClientOutcome, Description, Recipe, Sums, Update, Weights
+from btfl.recipes.base import Description, Recipe, Sums, Update
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class FaultSettings:
             raise InputError(f"smallest_cohort is a number of clients, at least 2, not {self.smallest_cohort!r}")
 
     def needed(self, asked: int) -> int:
-        """Give how many usable answers are enough."""
+        """Return how many usable answers are enough."""
         return max(math.ceil(self.min_share * asked - 1e-9), 1)
 
     def check_cohort(self, clients: int) -> None:
@@ -122,7 +122,7 @@ def usable(
     settings: FaultSettings,
     warn: Callable[[Job, str], None],
 ) -> Iterator[tuple[Job, R]]:
-    """Give the usable results in the order of the jobs; at the end, stop the run if they were too few."""
+    """Return the usable results in the order of the jobs; at the end, stop the run if they were too few."""
     failures: list[str] = []
     for job, result in session.run(broadcast, jobs):
         reason = None

@@ -19,15 +19,16 @@ from typing import Any
 
 import numpy as np
 
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import FederatedData
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
-from btfl.engines.checkpoint import Progress, RunFolder
-from btfl.engines.data import FederatedData
 from btfl.engines.faults import FaultSettings, check_description, check_update, usable
 from btfl.engines.log import RunLog
-from btfl.engines.trained import TrainedFederation
 from btfl.randomness import generator
-from btfl.recipes.base import ClientOutcome, Description, Recipe, Update, Weights
+from btfl.recipes.base import Description, Recipe, Update
+from btfl.runs.checkpoint import Progress, RunFolder
+from btfl.runs.trained import TrainedFederation
 
 Report = Callable[["Event"], None]
 _FINAL = "final"  # folder of a run that holds its outcome
@@ -104,12 +105,12 @@ def train_federation(
 
 
 def is_finished(folder: str | Path) -> bool:
-    """Say whether a run's folder holds its outcome, complete with every client's, as this btfl saves it."""
+    """Return whether a run's folder holds its outcome, complete with every client's, as this btfl saves it."""
     return TrainedFederation.is_saved(Path(folder) / _FINAL)
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
-    """Give the clients of a round: a share of them drawn anew each round, in ascending order."""
+    """Return the clients of a round: a share of them drawn anew each round, in ascending order."""
     count = max(round(recipe.settings.participation * clients), 1)
     if count == clients:
         return list(range(clients))
@@ -191,7 +192,7 @@ class _Count:
 
 
 def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:
-    """Give everything that determines the outcome of a run, as plain JSON."""
+    """Return everything that determines the outcome of a run, as plain JSON."""
     partition = data.partition
     told = {
         "source": data.source.name,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session, attempt
-from btfl.engines.data import FederatedData
 from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError, UnknownNameError
 from btfl.recipes.base import Recipe

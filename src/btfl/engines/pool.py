@@ -54,7 +54,7 @@ class WorkerPool(Generic[Item, Result]):
         self.close()
 
     def map(self, items: Sequence[Item]) -> Iterator[Result]:
-        """Give the results in the order of the items."""
+        """Return the results in the order of the items."""
         if self._count == 1:
             with one_thread():
                 for item in items:
@@ -73,7 +73,7 @@ class WorkerPool(Generic[Item, Result]):
                 self.close()  # it was left early: what they are at is of no use to anyone
 
     def _hand_out(self, to_do: deque[int], items: Sequence[Item], turn: int) -> None:
-        """Give idle workers the next items, but not those whose results would have to wait for long."""
+        """Return idle workers the next items, but not those whose results would have to wait for long."""
         while len(self._workers) < self._count:
             self._workers.append(_Worker(self._function, self._fixed))
         for worker in self._workers:
@@ -127,7 +127,7 @@ class _Worker:
             self.connection.send(item)
 
     def answer(self) -> tuple[bool, Any] | None:
-        """Give (true, the result of its item) or (false, what it raised), or nothing if it died."""
+        """Return (true, the result of its item) or (false, what it raised), or nothing if it died."""
         self.place = None
         try:
             answer: tuple[bool, Any] = self.connection.recv()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from btfl.client import DeployedClient
-from btfl.engines.trained import TrainedFederation
 from btfl.errors import InputError
+from btfl.runs.client import DeployedClient
+from btfl.runs.trained import TrainedFederation
 
 _RECORD = "federation.json"
 
 
 def find_client(folder: str | Path, number: int | None = None, recipe: str = "fedavg") -> DeployedClient:
-    """Give a client by its number; a client's own folder, ``client-000003`` say, names itself."""
+    """Return a client by its number; a client's own folder, ``client-000003`` say, names itself."""
     folder = Path(folder)
     named = re.fullmatch(r"client-(\d+)", folder.name)
     if named and (folder.parent / _RECORD).exists():

@@ -10,15 +10,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from btfl.adapters.coherent import CoherentAdapter
-from btfl.adapters.coherent_settings import CoherentSettings
-from btfl.bundle import ClientBundle
+from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.export.nodes import Nodes, double, log_probabilities, model
+from btfl.methods.coherent.method import CoherentAdapter
+from btfl.methods.coherent.settings import CoherentSettings
 
 
 def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = None) -> onnx.ModelProto:
-    """Give a model with inputs ``features`` (n, d) and ``state`` (4,): ``internal``, ``mixture``, ``a`` and ``b``.
+    """Return a model with inputs ``features`` (n, d) and ``state`` (4,): ``internal``, ``mixture``, ``a`` and ``b``.
 
     The state begins as (1/3, 1/3, 1, 1).
     """
@@ -42,7 +42,7 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
 
 
 def _memory(g: Nodes, log_tau: str, settings: CoherentSettings) -> None:
-    """Give ``e`` and ``all_external`` (n,) each, and ``new_state`` (4,)."""
+    """Return ``e`` and ``all_external`` (n,) each, and ``new_state`` (4,)."""
     body = Nodes("memory")
     one, fade = body.constant([1.0]), body.constant([settings.forgetting])
     kept, anew = body.constant([1.0 - settings.change]), body.constant([settings.change / 3])

@@ -17,17 +17,17 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from btfl.bayes.likelihood import THRESHOLD
-from btfl.bayes.settings import BayesianSettings
-from btfl.bundle import ClientBundle
+from btfl.core.bundle import ClientBundle
+from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
 from btfl.export.nodes import Nodes, double, log_probabilities, model
+from btfl.methods.btfl.settings import BayesianSettings
 
 _REACH = 36.0  # of the grid in t: beyond it a Beta(1, 1) has exp(-36) of its mass
 
 
 def decision_graph(bundle: ClientBundle, settings: BayesianSettings | None = None) -> onnx.ModelProto:
-    """Give a model with inputs ``features`` (n, d) and ``state`` (2,), for a client and the settings."""
+    """Return a model with inputs ``features`` (n, d) and ``state`` (2,), for a client and the settings."""
     settings = settings or BayesianSettings()
     _check(settings)
     g = Nodes("decision")
@@ -65,14 +65,14 @@ def _check(settings: BayesianSettings) -> None:
 
 
 def _heads(g: Nodes, z: str, bundle: ClientBundle) -> tuple[str, str]:
-    """Give (n, 2, classes) log-probabilities, personal first, and (n, 2) entropies."""
+    """Return (n, 2, classes) log-probabilities, personal first, and (n, 2) entropies."""
     log_p = log_probabilities(g, z, (bundle.personal_head, bundle.global_head))
     total = g("ReduceSum", g("Mul", g("Exp", log_p), log_p), g.constant([2], np.int64), keepdims=0)
     return log_p, g("Max", g("Neg", total), g.constant(0.0))
 
 
 def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BayesianSettings) -> str:
-    """Give (n, 2) log-likelihoods, local first; exact sums, as in the library."""
+    """Return (n, 2) log-likelihoods, local first; exact sums, as in the library."""
     everyone = bundle.global_likelihood
     if settings.global_from == "others":
         everyone = everyone.without(bundle.local_likelihood)
@@ -83,7 +83,7 @@ def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BayesianSetti
 
 
 def _events(g: Nodes, log_tau: str, excess: str, settings: BayesianSettings) -> tuple[str, str]:
-    """Give (n, 2) counts of external and internal events, and ``event``: +1, -1 or 0 for each sample."""
+    """Return (n, 2) counts of external and internal events, and ``event``: +1, -1 or 0 for each sample."""
     if settings.use_entropy:  # three signs must agree: (+, -, +) is internal, (-, +, -) external
         signs = g("Sign", g("Concat", log_tau, excess, axis=1))
         agreement = g("MatMul", signs, g.constant([[1.0], [-1.0], [1.0]]))
@@ -96,7 +96,7 @@ def _events(g: Nodes, log_tau: str, excess: str, settings: BayesianSettings) -> 
 
 
 def _memory(g: Nodes, counts: str, settings: BayesianSettings) -> str:
-    """Give (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards."""
+    """Return (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards."""
     body = Nodes("memory")
     raised = body("Add", "before", "count" if settings.use_history else body.constant([0.0, 0.0]))
     total = body("ReduceSum", raised, keepdims=1)
@@ -115,7 +115,7 @@ def _memory(g: Nodes, counts: str, settings: BayesianSettings) -> str:
 def _rectified(
     g: Nodes, log_q: str, entropies: str, means: NDArray[np.float64], d: int, settings: BayesianSettings
 ) -> str:
-    """Give (n, 1) log tau_hat."""
+    """Return (n, 1) log tau_hat."""
     if not settings.use_characteristic:
         return g("MatMul", log_q, g.constant([[0.0], [0.0]]))
     if settings.use_entropy:
@@ -128,7 +128,7 @@ def _rectified(
 
 
 def _expectation(g: Nodes, used: str, log_tau_hat: str, settings: BayesianSettings) -> str:
-    """Give (n, 1) weights of the global head."""
+    """Return (n, 1) weights of the global head."""
     # logit(m) has a variance of about 1/a + 1/b, at least 4/lambda: a longer memory needs a finer grid
     step = min(0.5, 1.25 / math.sqrt(settings.prune_above))
     t = np.arange(-math.ceil(_REACH / step), math.ceil(_REACH / step) + 1) * step

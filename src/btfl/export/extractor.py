@@ -14,7 +14,7 @@ from torch import nn
 
 from btfl.export.nodes import IR_VERSION, OPSET
 from btfl.models import Network
-from btfl.recipes.images import scaled
+from btfl.pixels.images import scaled
 
 
 class _Extractor(nn.Module):

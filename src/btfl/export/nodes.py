@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from btfl.bundle import ClientBundle
-from btfl.heads import LinearHead
+from btfl.core.bundle import ClientBundle
+from btfl.core.heads import LinearHead
 
 OPSET, IR_VERSION = 20, 10
 
@@ -39,7 +39,7 @@ def double(name: str, *shape: int | str) -> onnx.ValueInfoProto:
 
 
 def log_probabilities(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
-    """Give (n, heads, classes) log-probabilities."""
+    """Return (n, heads, classes) log-probabilities."""
     weights = np.concatenate([head.weight for head in heads]).T
     bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
     flat = g("Add", g("MatMul", features, g.constant(weights)), g.constant(bias))

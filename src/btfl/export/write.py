@@ -7,14 +7,14 @@ from pathlib import Path
 import onnx
 from onnx import compose
 
-from btfl.adapters.coherent import STATISTICS
-from btfl.adapters.coherent_settings import CoherentSettings
-from btfl.bayes.settings import BayesianSettings
-from btfl.bundle import ClientBundle
-from btfl.client import DeployedClient
+from btfl.core.bundle import ClientBundle
 from btfl.export.coherent import coherent_graph
 from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
+from btfl.methods.btfl.settings import BayesianSettings
+from btfl.methods.coherent.method import STATISTICS
+from btfl.methods.coherent.settings import CoherentSettings
+from btfl.runs.client import DeployedClient
 from btfl.storage import write_atomically
 
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from btfl.data.federated import FederatedData
 from btfl.engines.base import Failure, Job, Kept, perform
-from btfl.engines.data import FederatedData
 from btfl.engines.faults import check_description, check_update
 from btfl.engines.federation import run_spec
 from btfl.engines.pool import one_thread
-from btfl.engines.trained import client_name, save_outcome
 from btfl.errors import BtflError, InputError
 from btfl.flower.messages import pack_result, unpack_job
 from btfl.flower.state import PrivateState
 from btfl.flower.task import FlowerTask, TaskReader
 from btfl.recipes.base import Description, Recipe, Update
+from btfl.runs.trained import client_name, save_outcome
 
 
 def make_client_app(task: FlowerTask | TaskReader = FlowerTask.from_run_config) -> ClientApp:
@@ -87,7 +87,7 @@ def _work(task: FlowerTask, message: Message, context: Context) -> Update | Desc
 
 
 def client_folder(task: FlowerTask, context: Context) -> Path:
-    """Give the folder where this client keeps its state and, in the end, its bundle."""
+    """Return the folder where this client keeps its state and, in the end, its bundle."""
     own = context.node_config.get("folder")
     return Path(task.folder) / "clients" / client_name(_client(context)) if own is None else Path(str(own))
 

@@ -20,16 +20,16 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike
 
-from btfl.bayes.likelihood import DiscretisedLikelihood
-from btfl.bundle import ClientBundle
 from btfl.checks import as_features
+from btfl.core.bundle import ClientBundle
+from btfl.core.heads import HeadLike, LinearHead
+from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Failure, Kept
 from btfl.engines.faults import FaultSettings
 from btfl.errors import BtflError, InputError, TooFewClientsError
 from btfl.flower.inbox import ask, reason
 from btfl.flower.messages import from_record, pack_result, to_record, unpack_result
-from btfl.heads import HeadLike, LinearHead
 from btfl.recipes.base import Description, Sums
 from btfl.recipes.statistics import check_sums, describe_features, global_likelihood, global_statistics, mean_entropy
 

@@ -28,7 +28,7 @@ class Inbox:
         return ticket
 
     def take(self, ticket: str) -> Message | None:
-        """Give the answer, if it is there."""
+        """Return the answer, if it is there."""
         return self._replies.pop(ticket, None)
 
     def forget(self, ticket: str) -> None:

@@ -47,7 +47,7 @@ def _array(name: str, array: Array) -> NDArray[Any]:
 
 
 def pack_broadcast(broadcast: Broadcast) -> dict[str, ArrayRecord]:
-    """Give the records that every message of a round carries."""
+    """Return the records that every message of a round carries."""
     records = {"shared": to_record(broadcast.shared)}
     if broadcast.everyone is not None:
         records["everyone"] = to_record(broadcast.everyone)
@@ -55,7 +55,7 @@ def pack_broadcast(broadcast: Broadcast) -> dict[str, ArrayRecord]:
 
 
 def pack_job(job: Job, run: str, broadcast: Mapping[str, ArrayRecord]) -> RecordDict:
-    """Give one client's message; its private state is not in it, since the client has it."""
+    """Return one client's message; its private state is not in it, since the client has it."""
     facts = ConfigRecord({"run": run, "task": job.task, "client": job.client, "round": job.round})
     return RecordDict({**broadcast, "job": facts})
 
@@ -69,7 +69,7 @@ def unpack_job(content: RecordDict) -> tuple[Broadcast, Job, str]:
 
 
 def pack_result(result: Update | Description | Kept | Failure) -> RecordDict:
-    """Give the answer of a client; what is private is not in it."""
+    """Return the answer of a client; what is private is not in it."""
     if isinstance(result, Failure):
         return RecordDict({"facts": ConfigRecord({"kind": "failure", "reason": result.reason})})
     if isinstance(result, Kept):

@@ -47,7 +47,7 @@ from btfl.flower.task import FlowerTask
 
 
 def read_task(run_config):
-    """Give recipe, data and settings."""
+    """Return recipe, data and settings."""
     return FlowerTask.from_run_config(run_config)
 ''',
     "client_app.py": '''\

@@ -8,9 +8,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from btfl.engines.federation import Event, is_finished, train_federation
-from btfl.engines.trained import TrainedFederation
 from btfl.flower.session import GridEngine
 from btfl.flower.task import FlowerTask, TaskReader
+from btfl.runs.trained import TrainedFederation
 
 log = logging.getLogger("flwr")  # whose lines `flwr run --stream` shows
 

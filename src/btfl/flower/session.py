@@ -13,15 +13,15 @@ from pathlib import Path
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Failure, Job, Kept, Result, Session
-from btfl.engines.data import FederatedData
 from btfl.engines.faults import FaultSettings
-from btfl.engines.trained import client_name, load_outcome
 from btfl.errors import BtflError
 from btfl.flower.client_app import run_name
 from btfl.flower.inbox import Inbox, ask, reason
 from btfl.flower.messages import INTRODUCE, TYPES, pack_broadcast, pack_job, unpack_result
 from btfl.recipes.base import Recipe
+from btfl.runs.trained import client_name, load_outcome
 
 log = logging.getLogger(__name__)
 

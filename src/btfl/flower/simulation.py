@@ -15,11 +15,11 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from btfl.bench.experiment import Experiment
+from btfl.data.federated import FederatedData
 from btfl.engines.base import Session
-from btfl.engines.data import FederatedData
 from btfl.engines.faults import FaultSettings
 from btfl.errors import BtflError, InputError
+from btfl.experiments.experiment import Experiment
 from btfl.flower.client_app import make_client_app, run_name
 from btfl.flower.session import GridEngine
 from btfl.flower.task import FlowerTask

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from flwr.app import ConfigRecord, Context
 
+from btfl.core.client import Weights
 from btfl.errors import StorageError
 from btfl.flower.messages import from_record, to_record
-from btfl.recipes.base import Weights
 from btfl.storage import load_record, save_record
 
 KIND, VERSION = "btfl private state of a Flower client", 1
@@ -33,7 +33,7 @@ class PrivateState:
         self._state, self._folder, self._run = context.state, folder / "private", run
 
     def before(self, step: int) -> Weights:
-        """Give the newest state made before a step; nothing if there is none."""
+        """Return the newest state made before a step; nothing if there is none."""
         facts = self._state.config_records.get(_FACTS)
         if facts is not None and facts["run"] == self._run and int(str(facts["step"])) < step:
             return from_record(self._state.array_records[_ARRAYS])

@@ -13,11 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from btfl.bench.data import load_data
-from btfl.bench.experiment import Experiment, make_experiment
-from btfl.engines.data import FederatedData
+from btfl.data.federated import FederatedData
 from btfl.engines.faults import FaultSettings
 from btfl.errors import InputError
+from btfl.experiments.experiment import Experiment, make_experiment
+from btfl.experiments.load import load_data
 from btfl.recipes.base import Recipe
 from btfl.recipes.registry import make_recipe
 
@@ -62,7 +62,7 @@ class FlowerTask:
         return cls.of(make_experiment(values), recipe, folder, FaultSettings(**limits))
 
     def run_config(self) -> dict[str, Value]:
-        """Give the run config that says the same."""
+        """Return the run config that says the same."""
         return {
             "recipe": self.recipe,
             "folder": self.folder,

@@ -95,7 +95,7 @@ class Network(nn.Module):
 
 
 def check_image_shape(image_shape: Sequence[int], at_least: int = 1, model: str = "the model") -> tuple[int, int, int]:
-    """Give back (height, width, channels), or say why a model cannot be built for such images."""
+    """Return (height, width, channels), or say why a model cannot be built for such images."""
     shape = tuple(image_shape)
     if len(shape) != 3 or any(not isinstance(size, int | np.integer) or size < 1 for size in shape):
         raise InputError(f"image_shape must be (height, width, channels), three whole numbers > 0, not {shape}")

@@ -21,8 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import ClientData
 from btfl.models import Network
-from btfl.recipes.base import ClientData, ClientOutcome, Sums, Weights
+from btfl.recipes.base import Sums
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.personal import private_head, to_private
 from btfl.recipes.settings import TrainingSettings
@@ -52,7 +54,7 @@ class Balanced(FedAvg):
     name: ClassVar[str] = "balanced"
 
     def loss(self, data: ClientData) -> Loss:
-        """Give the balanced softmax for the client's label mix."""
+        """Return the balanced softmax for the client's label mix."""
         return balanced_loss(self.settings, np.bincount(data.train.labels, minlength=self.classes))
 
     def personalise(self, when: int | str, network: Network, private: Weights, data: ClientData) -> Weights:

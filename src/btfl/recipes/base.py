@@ -15,21 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.bundle import ClientBundle
-from btfl.data.source import LabelledImages
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import ClientData
 from btfl.recipes.settings import TrainingSettings
 
-Weights = Mapping[str, NDArray[np.float32]]
 Sums = Mapping[str, NDArray[np.float64]]
-
-
-@dataclass(frozen=True, eq=False)
-class ClientData:
-    """What one client has to train with: its own train and validation parts, nothing else."""
-
-    client: int
-    train: LabelledImages
-    validation: LabelledImages
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +40,6 @@ class Description:
     private: Weights = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class ClientOutcome:
-    """What a client is left with: its bundle, and networks of its own where a method needs them."""
-
-    bundle: ClientBundle
-    networks: Mapping[str, Weights] = field(default_factory=dict)
-
-
 class Recipe(ABC):
     """A way to train a federation."""
 
@@ -70,7 +52,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def initial(self) -> Weights:
-        """Give the weights everyone starts from."""
+        """Return the weights everyone starts from."""
 
     @abstractmethod
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
@@ -89,7 +71,7 @@ class Recipe(ABC):
         """Make the client's bundle from the final model and the sum of all descriptions."""
 
     def spec(self) -> dict[str, Any]:
-        """Give everything that determines the outcome besides the data, as plain JSON."""
+        """Return everything that determines the outcome besides the data, as plain JSON."""
         return {
             "recipe": self.name,
             "settings": self.settings.as_dict(),

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from btfl.bundle import ClientBundle
+from btfl.core.bundle import ClientBundle
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import ClientData
 from btfl.models import Network, load_arrays, to_arrays
-from btfl.recipes.base import ClientData, ClientOutcome, Description, Recipe, Sums, Update, Weights
-from btfl.recipes.images import extract
+from btfl.models.forward import extract
+from btfl.recipes.base import Description, Recipe, Sums, Update
 from btfl.recipes.personal import as_linear_head, private_head, to_private
 from btfl.recipes.statistics import check_sums, describe_features, distorted_features, make_bundle
 from btfl.recipes.training import Loss, first_network, plain_loss, train_head, train_network, workbench
@@ -26,11 +28,11 @@ class FedAvg(Recipe):
     name: ClassVar[str] = "fedavg"
 
     def initial(self) -> Weights:
-        """Give the model's initial weights, a function of the seed."""
+        """Return the model's initial weights, a function of the seed."""
         return to_arrays(first_network(self))
 
     def loss(self, data: ClientData) -> Loss:
-        """Give what local training minimises."""
+        """Return what local training minimises."""
         return plain_loss(self.settings)
 
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
@@ -80,7 +82,7 @@ class FedAvg(Recipe):
         )
 
     def received(self, shared: Weights) -> Network:
-        """Give the network the server sent, to work on."""
+        """Return the network the server sent, to work on."""
         network = workbench(self)
         load_arrays(network, shared)
         return network

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import ClientData
 from btfl.models import Network, load_arrays, to_arrays
-from btfl.recipes.base import ClientData, ClientOutcome, Description, Recipe, Sums, Update, Weights
-from btfl.recipes.images import extract
+from btfl.models.forward import extract
+from btfl.recipes.base import Description, Recipe, Sums, Update
 from btfl.recipes.personal import as_linear_head
 from btfl.recipes.statistics import check_sums, describe_features, distorted_features, make_bundle
 from btfl.recipes.training import first_network, plain_loss, train_head, train_network, workbench
@@ -28,7 +30,7 @@ class FedRep(Recipe):
     name: ClassVar[str] = "fedrep"
 
     def initial(self) -> Weights:
-        """Give the extractor's initial weights, a function of the seed."""
+        """Return the extractor's initial weights, a function of the seed."""
         return _extractor(to_arrays(first_network(self)))
 
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:

@@ -31,7 +31,7 @@ def training_on(device: str) -> Iterator[None]:
 
 
 def current_device() -> str:
-    """Give where extractors of this process run."""
+    """Return where extractors of this process run."""
     return _device
 
 

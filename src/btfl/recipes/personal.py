@@ -7,13 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from btfl.heads import LinearHead
+from btfl.core.client import Weights
+from btfl.core.heads import LinearHead
 from btfl.models import load_arrays, to_arrays
-from btfl.recipes.base import Weights
 
 
 def private_head(name: str, like: nn.Linear, private: Weights, *, from_zero: bool = False) -> nn.Linear:
-    """Give the client's head of that name; the first time a copy of ``like``, or zeros of its shape."""
+    """Return the client's head of that name; the first time a copy of ``like``, or zeros of its shape."""
     with torch.random.fork_rng(devices=[]):  # nn.Linear draws initial weights that are overwritten at once
         head = nn.Linear(like.in_features, like.out_features, like.bias is not None)
     prefix = f"{name}."
@@ -24,11 +24,11 @@ def private_head(name: str, like: nn.Linear, private: Weights, *, from_zero: boo
 
 
 def to_private(name: str, head: nn.Linear) -> dict[str, NDArray[np.float32]]:
-    """Give the head's arrays under its name."""
+    """Return the head's arrays under its name."""
     return {f"{name}.{key}": array for key, array in to_arrays(head).items()}
 
 
 def as_linear_head(head: nn.Linear) -> LinearHead:
-    """Give the head as the core knows it."""
+    """Return the head as the core knows it."""
     arrays = to_arrays(head)
     return LinearHead.of((arrays["weight"], arrays.get("bias")))

@@ -68,7 +68,7 @@ class TrainingSettings:
 
     @classmethod
     def for_model(cls, model: str, **changes: Any) -> TrainingSettings:
-        """Give the paper's settings for a model, with single ones changed."""
+        """Return the paper's settings for a model, with single ones changed."""
         known = {field.name for field in fields(cls)}
         for change in changes:
             if change not in known:
@@ -76,7 +76,7 @@ class TrainingSettings:
         return replace(cls(model=model), **{**_PAPER.get(model, {}), **changes})
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON.
+        """Return plain values, for JSON.
 
         Settings in ``_LATER`` are told only if they are not as they always were, so that older runs still go on.
         """

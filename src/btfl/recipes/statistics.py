@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.bayes.evidence import entropy, log_softmax
-from btfl.bayes.generative import SUMS
-from btfl.bayes.likelihood import DiscretisedLikelihood
-from btfl.bundle import ClientBundle
+from btfl.core.bundle import ClientBundle
+from btfl.core.generative import SUMS
+from btfl.core.heads import LinearHead
+from btfl.core.likelihood import DiscretisedLikelihood
+from btfl.core.softmax import entropy, log_softmax
+from btfl.data.federated import ClientData
 from btfl.errors import InputError
-from btfl.heads import LinearHead
 from btfl.models import Network
+from btfl.models.forward import extract
+from btfl.pixels.augmix import distorted
 from btfl.randomness import generator
-from btfl.recipes.augmix import distorted
-from btfl.recipes.base import ClientData, Sums
-from btfl.recipes.images import extract
+from btfl.recipes.base import Sums
 
 Features = NDArray[np.float32]
 
@@ -31,14 +32,14 @@ DISTORTION = 5.0
 
 
 def distorted_features(network: Network, data: ClientData, seed: int) -> Features:
-    """Give features of one distorted copy of each training image: what a class looks like when a picture is poor."""
+    """Return features of one distorted copy of each training image: what a class looks like when a picture is poor."""
     return extract(network, distorted(data.train.images, generator(seed, "distorted", data.client), DISTORTION))
 
 
 def describe_features(
     features: Features, labels: NDArray[np.int64], classes: int, distorted: Features | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Give the sums a client sends: zeros of its quantised features, and features added up by class.
+    """Return the sums a client sends: zeros of its quantised features, and features added up by class.
 
     ``distorted`` are features of a distorted copy of each sample; without them their sums are zero.
     """
@@ -102,14 +103,14 @@ def check_sums(upload: Sums, classes: int, dimensions: int) -> None:
 
 
 def global_likelihood(everyone: Sums) -> DiscretisedLikelihood:
-    """Give the average of all clients' likelihoods, each client counting the same."""
+    """Return the average of all clients' likelihoods, each client counting the same."""
     clients = round(float(everyone["clients"][0]))
     frequencies = np.clip(everyone["zero_frequencies"] / clients, 0.0, 1.0)
     return DiscretisedLikelihood(frequencies, round(float(everyone["samples"][0])), clients)
 
 
 def global_statistics(everyone: Sums) -> dict[str, NDArray[np.float64]]:
-    """Give what a bundle keeps of everyone's sums."""
+    """Return what a bundle keeps of everyone's sums."""
     return {f"global_{kind}{name}": everyone[f"{kind}{name}"] for kind in _KINDS for name in SUMS}
 
 
@@ -151,5 +152,5 @@ def make_bundle(
 
 
 def mean_entropy(head: LinearHead, features: Features) -> float:
-    """Give a head's mean entropy over a set of features, in nats."""
+    """Return a head's mean entropy over a set of features, in nats."""
     return float(entropy(log_softmax(head.logits(features.astype(np.float64)))).mean())

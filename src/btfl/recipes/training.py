@@ -14,8 +14,8 @@ from btfl.data.source import LabelledImages
 from btfl.models import Network, build, torch_draws
 from btfl.randomness import generator
 from btfl.recipes.base import Recipe
+from btfl.recipes.batches import shuffled_batches
 from btfl.recipes.hardware import check_hardware, current_device, equip
-from btfl.recipes.images import shuffled_batches
 from btfl.recipes.settings import Precision, TrainingSettings
 
 Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -52,7 +52,7 @@ def _workbench(
 
 
 def workbench(recipe: Recipe) -> Network:
-    """Give a network of the recipe's shape to load weights into: one a process, its content is the caller's."""
+    """Return a network of the recipe's shape to load weights into: one a process, its content is the caller's."""
     settings = recipe.settings
     check_hardware(settings)
     options = json.dumps(dict(settings.model_options), sort_keys=True)
@@ -61,13 +61,13 @@ def workbench(recipe: Recipe) -> Network:
 
 
 def first_network(recipe: Recipe) -> Network:
-    """Give a network with the recipe's initial weights, a function of the seed."""
+    """Return a network with the recipe's initial weights, a function of the seed."""
     settings = recipe.settings
     return build(settings.model, recipe.image_shape, recipe.classes, settings.seed, **settings.model_options)
 
 
 def make_optimiser(settings: TrainingSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Give a fresh optimiser; momentum and moments start anew in every round, as clients come and go."""
+    """Return a fresh optimiser; momentum and moments start anew in every round, as clients come and go."""
     if settings.optimiser == "adam":
         return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     return torch.optim.SGD(

@@ -12,15 +12,16 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from btfl.client import AUXILIARY, split_auxiliary
+from btfl.core.client import AUXILIARY, ClientOutcome, Weights, split_auxiliary
+from btfl.data.federated import ClientData
 from btfl.data.source import LabelledImages
 from btfl.models import Network, to_arrays, torch_draws
+from btfl.models.rotations import TURNS, check_square, new_rotation_head, rotated, rotation_head
 from btfl.randomness import generator
-from btfl.recipes.base import ClientData, ClientOutcome, Sums, Update, Weights
+from btfl.recipes.base import Sums, Update
+from btfl.recipes.batches import shuffled_batches
 from btfl.recipes.fedavg import FedAvg
-from btfl.recipes.images import shuffled_batches
 from btfl.recipes.personal import to_private
-from btfl.recipes.rotations import TURNS, check_square, new_rotation_head, rotated, rotation_head
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.training import Loss, make_optimiser
 
@@ -37,13 +38,13 @@ class TTT(FedAvg):
         super().__init__(settings, image_shape, classes)
 
     def initial(self) -> Weights:
-        """Give the model's initial weights and the rotation head's."""
+        """Return the model's initial weights and the rotation head's."""
         weights = super().initial()
         feature_size = weights["head.weight"].shape[1]
         return {**weights, **as_auxiliary(new_rotation_head(feature_size, self.settings.seed))}
 
     def received(self, shared: Weights) -> Network:
-        """Give the network the server sent, without the rotation head."""
+        """Return the network the server sent, without the rotation head."""
         network, _ = split_auxiliary(shared)
         return super().received(network)
 
@@ -70,13 +71,13 @@ class TTT(FedAvg):
 
 
 def shared_rotation_head(shared: Weights) -> nn.Linear:
-    """Give the rotation head that came with a network."""
+    """Return the rotation head that came with a network."""
     _, heads = split_auxiliary(shared)
     return rotation_head({key.removeprefix(f"{ROTATION}."): array for key, array in heads.items()})
 
 
 def as_auxiliary(head: nn.Linear) -> Weights:
-    """Give a rotation head's weights by the names under which they travel with a network."""
+    """Return a rotation head's weights by the names under which they travel with a network."""
     return to_private(f"{AUXILIARY}{ROTATION}", head)
 
 

@@ -12,13 +12,15 @@ from typing import ClassVar
 
 import torch
 
+from btfl.core.client import ClientOutcome, Weights
+from btfl.data.federated import ClientData
 from btfl.data.source import LabelledImages
 from btfl.models import to_arrays
+from btfl.models.rotations import TURNS, check_square, new_rotation_head, rotated
 from btfl.randomness import generator
-from btfl.recipes.base import ClientData, ClientOutcome, Sums, Weights
+from btfl.recipes.base import Sums
+from btfl.recipes.batches import shuffled_batches
 from btfl.recipes.fedavg import FedAvg
-from btfl.recipes.images import shuffled_batches
-from btfl.recipes.rotations import TURNS, check_square, new_rotation_head, rotated
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.training import fit_head
 from btfl.recipes.ttt import as_auxiliary, train_jointly

@@ -18,7 +18,7 @@ DRAWS, LEVEL = 4000, 0.95
 
 
 def by_client(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give accuracy in % indexed by (method, seed, client): the five streams, and their average."""
+    """Return accuracy in % indexed by (method, seed, client): the five streams, and their average."""
     table = rows.pivot_table(index=["method", "seed", "client"], columns="stream", values="accuracy") * 100
     table = table.reindex(columns=list(STREAMS))
     table["average"] = table.mean(axis=1, skipna=False)
@@ -26,18 +26,18 @@ def by_client(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give accuracy in % indexed by (method, seed): each client counts the same."""
+    """Return accuracy in % indexed by (method, seed): each client counts the same."""
     return by_client(rows).groupby(level=["method", "seed"], sort=False).mean()
 
 
 def values_of(table: pd.DataFrame, method: str, column: str) -> NDArray[np.float64]:
-    """Give one method's numbers from a table of ``by_client`` or ``by_seed``; none if it is not in there."""
+    """Return one method's numbers from a table of ``by_client`` or ``by_seed``; none if it is not in there."""
     rows = table.index.get_level_values("method") == method
     return table.loc[rows, column].to_numpy(dtype=np.float64)
 
 
 def spread(values: NDArray[np.float64]) -> float | None:
-    """Give the standard deviation over seeds; None where there is but one."""
+    """Return the standard deviation over seeds; None where there is but one."""
     return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
@@ -73,7 +73,7 @@ def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
 
 
 def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:
-    """Give the percentile interval of a mean of paired differences: one array a seed, one entry a client.
+    """Return the percentile interval of a mean of paired differences: one array a seed, one entry a client.
 
     Seeds are drawn with replacement, and clients within each drawn seed; with one seed, clients alone.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from btfl.bench.evaluate import SWITCHING
+from btfl.data.manifest import SWITCHING
 from btfl.report import formats, overview, tables
 from btfl.report.cost import cost_tables
 from btfl.report.drawing import Drawing, draw

@@ -39,5 +39,5 @@ def reliability(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins:
 
 
 def log_loss(true_probability: NDArray[np.float64]) -> float:
-    """Give the mean negative log-likelihood of the true class, in nats."""
+    """Return the mean negative log-likelihood of the true class, in nats."""
     return float(-np.log(np.maximum(true_probability, LEAST)).mean())

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from btfl.bench.cost import FORWARD, Cost, read_costs
 from btfl.report import paper
 from btfl.report.groups import Group
 from btfl.report.table import Cell, Row, Table, number, number_cell, text_cell
+from btfl.runs.costs import FORWARD, Cost, read_costs
 
 
 def cost_tables(group: Group) -> list[Table]:
-    """Give the table of what a group of runs measured at batch 1; empty where nothing was timed."""
+    """Return the table of what a group of runs measured at batch 1; empty where nothing was timed."""
     together: dict[str, Cost] = {}
     for run in group.runs:
         for cost in read_costs(run.folder):
@@ -28,7 +28,7 @@ def cost_tables(group: Group) -> list[Table]:
 
 
 def cost_table(costs: Sequence[Cost], *, beside_the_paper: bool = True) -> Table:
-    """Give the table for one model and batch size."""
+    """Return the table for one model and batch size."""
     batch = costs[0].batch
     beside_the_paper = beside_the_paper and batch == 1
     rows = []

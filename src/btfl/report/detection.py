@@ -21,7 +21,7 @@ GRID = np.linspace(0.0, 1.0, 101)
 
 
 def roc(scores: Floats, external: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Give false and true positive rates as the threshold falls; equal scores move together."""
+    """Return false and true positive rates as the threshold falls; equal scores move together."""
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     hits = np.cumsum(external[order])[last]
@@ -30,13 +30,13 @@ def roc(scores: Floats, external: NDArray[np.bool_]) -> tuple[Floats, Floats]:
 
 
 def area(scores: Floats, external: NDArray[np.bool_]) -> float:
-    """Give the area under the curve: the chance that an external sample scores above an internal one."""
+    """Return the area under the curve: the chance that an external sample scores above an internal one."""
     false, true = roc(scores, external)
     return float(np.trapezoid(true, false))
 
 
 def per_client(samples: pd.DataFrame, method: str, pair: str) -> list[tuple[Floats, NDArray[np.bool_]]]:
-    """Give e and the truth for each client and seed that has both kinds of sample: a detector runs on one device."""
+    """Return e and the truth for each client and seed that has both kinds of sample: a detector runs on one device."""
     chosen = samples[(samples["method"] == method) & samples["stream"].isin(PAIRS[pair])]
     parts = []
     for _, of_client in chosen.groupby(["seed", "client"]):
@@ -47,12 +47,12 @@ def per_client(samples: pd.DataFrame, method: str, pair: str) -> list[tuple[Floa
 
 
 def mean_area(samples: pd.DataFrame, method: str, pair: str) -> float:
-    """Give the mean over clients and seeds of the area under the curve."""
+    """Return the mean over clients and seeds of the area under the curve."""
     areas = [area(scores, external) for scores, external in per_client(samples, method, pair)]
     return float(np.mean(areas)) if areas else float("nan")
 
 
 def mean_roc(samples: pd.DataFrame, method: str, pair: str) -> Floats:
-    """Give the mean over clients and seeds of the true positive rate at the false positive rates of ``GRID``."""
+    """Return the mean over clients and seeds of the true positive rate at the false positive rates of ``GRID``."""
     curves = [np.interp(GRID, *roc(scores, external)) for scores, external in per_client(samples, method, pair)]
     return np.asarray(np.mean(curves, axis=0), dtype=np.float64)

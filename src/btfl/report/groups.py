@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from btfl.bench.saved import SavedRun, load_run
 from btfl.data.streams import STREAMS
 from btfl.errors import InputError
+from btfl.runs.saved import SavedRun, load_run
 
 REFERENCE = "btfl"
 ORACLE = "oracle"
@@ -66,7 +66,7 @@ class Group:
         return self.runs[0]
 
     def everything_but(self, *names: str) -> str:
-        """Give all that the group's runs are, but for these settings, as a key to find its like by."""
+        """Return all that the group's runs are, but for these settings, as a key to find its like by."""
         all_of_it = {**_kind(self.first), **_setting(self.first)}
         return json.dumps({k: v for k, v in all_of_it.items() if k not in names}, sort_keys=True, default=str)
 
@@ -118,7 +118,7 @@ def group_runs(runs: Sequence[SavedRun], *, apart: bool = False) -> list[Group]:
 
 
 def _kind(run: SavedRun) -> dict[str, Any]:
-    """Give what makes streams incomparable if it differs."""
+    """Return what makes streams incomparable if it differs."""
     data, streams, experiment = run.record["data"], run.record["streams"], run.experiment
     return {
         "dataset": data["source"],
@@ -134,7 +134,7 @@ def _kind(run: SavedRun) -> dict[str, Any]:
 
 
 def _setting(run: SavedRun) -> dict[str, Any]:
-    """Give what makes another experiment on streams of the same kind."""
+    """Return what makes another experiment on streams of the same kind."""
     experiment, training = run.experiment, run.record["training"]
     deal = {"dirichlet": ("alpha",), "shards": ("shards",)}.get(experiment["partition"], ())
     return {

@@ -25,7 +25,7 @@ def by_heterogeneity(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def alpha(group: Group) -> float:
-    """Give the Dirichlet's parameter."""
+    """Return the Dirichlet's parameter."""
     return float(group.first.experiment["alpha"])
 
 
@@ -38,7 +38,7 @@ def by_model(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def titles_of(groups: Sequence[Group]) -> dict[str, str]:
-    """Give all methods of several groups by name, the oracle last."""
+    """Return all methods of several groups by name, the oracle last."""
     pairs = {name: title for group in groups for name, title in group.titles.items()}
     return dict(sorted(pairs.items(), key=lambda pair: is_oracle(pair[0])))
 
@@ -58,7 +58,7 @@ def models_table(name: str, label: str, groups: Sequence[Group]) -> Table:
 
 
 def lambda_table(groups: Sequence[Group]) -> Table | None:
-    """Give the mean of FedTHE's lambda_s by stream."""
+    """Return the mean of FedTHE's lambda_s by stream."""
     rows = []
     for group in groups:
         for name in group.telling(LAMBDA):

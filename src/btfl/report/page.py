@@ -46,7 +46,7 @@ def _sort_key(cell: Cell) -> str:
 
 
 def _settings(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """Give every setting of a run that is set, as text."""
+    """Return every setting of a run that is set, as text."""
     experiment = [(key, value) for key, value in record["experiment"].items() if value not in (None, {}, [], "")]
     training = [(f"training.{key}", value) for key, value in record["training"].items() if value not in (None, {})]
     shown = {key: value for key, value in [*experiment, *training] if key not in ("training", "training.seed")}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from btfl.bench.saved import SavedRun
-from btfl.data.corruptions import CORRUPTIONS
+from btfl.pixels.corruptions import CORRUPTIONS
+from btfl.runs.saved import SavedRun
 
 METHODS: Mapping[str, str] = {
     "fedavg": "FedAvg",
@@ -69,13 +69,13 @@ def _table() -> pd.DataFrame:
 
 @cache
 def speed_table() -> pd.DataFrame:
-    """Give the paper's seconds for 1,000 samples at batch 1, by model and method."""
+    """Return the paper's seconds for 1,000 samples at batch 1, by model and method."""
     with (resources.files("btfl.report") / "printed" / "speed.csv").open() as file:
         return pd.read_csv(file)
 
 
 def printed(dataset: str, model: str, alpha: float, method: str) -> dict[str, Printed]:
-    """Give a row of the paper's tables by stream; empty where it printed none."""
+    """Return a row of the paper's tables by stream; empty where it printed none."""
     table = _table()
     rows = table[
         (table["dataset"] == dataset)
@@ -107,7 +107,7 @@ def paper_row(run: SavedRun, method: str, test_batch: int) -> dict[str, Printed]
 
 
 def paper_model(experiment: Mapping[str, Any]) -> str:
-    """Give the paper's name for a model."""
+    """Return the paper's name for a model."""
     width = experiment["model_options"].get("width", 1)
     if experiment["model"] == "resnet20":
         return f"resnet20-gn-w{width}" if width != 1 else "resnet20-gn"

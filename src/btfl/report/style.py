@@ -76,7 +76,7 @@ _OTHER_LINES = ("-", _DASH, _DOT, _DASHDOT)
 
 
 def style_of(method: str) -> Style:
-    """Give a method's style; one we do not know gets a style that follows from its name."""
+    """Return a method's style; one we do not know gets a style that follows from its name."""
     if method in _STYLES:
         return _STYLES[method]
     draw = int.from_bytes(hashlib.sha256(method.encode()).digest()[:4], "big")

@@ -221,5 +221,5 @@ def _row(group: Group, name: str, cells: list[Cell]) -> Row:
 
 
 def stream_name(stream: str) -> str:
-    """Give a stream's letter and name as figures write it."""
+    """Return a stream's letter and name as figures write it."""
     return f"{LETTERS[stream]} {stream.replace('_', ' ').replace('ind', 'IND').replace('exd', 'EXD')}"

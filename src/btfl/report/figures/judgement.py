@@ -80,7 +80,7 @@ def trade_off(group: Group) -> Figure:
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Give the points that no other beats in both, from left to right."""
+    """Return the points that no other beats in both, from left to right."""
     return sorted(
         point
         for point in set(points)

@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from btfl.bench.evaluate import SWITCHING
+from btfl.data.manifest import SWITCHING
 from btfl.data.streams import STREAMS
 from btfl.report.groups import Group
 from btfl.report.overview import LAMBDA

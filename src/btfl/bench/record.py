@@ -1,0 +1,85 @@
+"""What ``run.json`` says of a run: everything needed to trace a number, and no time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from btfl import __version__
+from btfl.data.source import Source
+from btfl.data.streams import Manifest
+from btfl.experiments.experiment import Experiment
+from btfl.methods.registry import Method
+from btfl.runs.saved import KIND, VERSION
+
+
+def run_id(experiment: Experiment) -> str:
+    """Name a run by what it is: name, seed, and a hash of every setting but the place of the data."""
+    silent = {"root"} if experiment.draw else {"root", "draw"}  # names are older than draws
+    settings = json.dumps(experiment.model_dump(mode="json", exclude=silent), sort_keys=True)
+    return f"{experiment.name}-s{experiment.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+
+
+def describe_run(
+    experiment: Experiment,
+    source: Source,
+    manifest: Manifest,
+    methods: tuple[Method, ...],
+    notes: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Return what ``run.json`` holds: everything needed to trace a number, and no time."""
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "btfl": __version__,
+        "run": run_id(experiment),
+        "experiment": experiment.model_dump(mode="json"),
+        "training": experiment.training_settings().as_dict(),
+        "data": {
+            "source": source.name,
+            "images": len(source.pool),
+            "classes": len(source.classes),
+            "image_shape": list(source.image_shape),
+            "fingerprint": manifest.source_fingerprint,
+            "shift": manifest.shift_name,
+            "shift_fingerprint": manifest.shift_fingerprint,
+        },
+        "streams": {"hash": manifest.hash, "seed": manifest.seed, **asdict(manifest.settings)},
+        "notes": [*experiment.notes, *source.notes, *notes],
+        "methods": [_describe_method(method, experiment.test_batch) for method in methods],
+    }
+
+
+def constants(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of ``results.parquet`` that are the same for the whole run."""
+    experiment, data = record["experiment"], record["data"]
+    return {
+        "run": record["run"],
+        "seed": experiment["seed"],
+        "dataset": data["source"],
+        "shift": data["shift"] or "none",
+        "model": experiment["model"],
+        "partition": experiment["partition"],
+        "alpha": float(experiment["alpha"]),
+        "split": experiment["split"],
+        "manifest": record["streams"]["hash"],
+    }
+
+
+def _describe_method(method: Method, test_batch: int) -> dict[str, Any]:
+    adapter = method.adapter_class()
+    return {
+        "name": method.name,
+        "title": method.title,
+        "adapter": method.adapter,
+        "settings": dict(method.settings),
+        "recipe": method.trained_with,
+        "global_head": method.global_head,
+        "takes": adapter.takes,
+        "paper": adapter.paper,
+        "summary": adapter.summary,
+        "test_batch": method.test_batch or test_batch,
+    }

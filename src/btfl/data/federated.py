@@ -1,0 +1,41 @@
+"""Each client's own data, cut from a source by a partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from btfl.data.partition import Indices, Partition
+from btfl.data.source import LabelledImages, Source
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """What one client has to train with: its own train and validation parts, nothing else."""
+
+    client: int
+    train: LabelledImages
+    validation: LabelledImages
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedData:
+    """A source and who owns what of it."""
+
+    source: Source
+    partition: Partition
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def of(self, client: int, round_: int) -> ClientData:
+        """Return what a client may train with in a round; its test part is not in it."""
+        part = self.partition.part_at(client, round_)
+        return ClientData(client, self._select(part.train), self._select(part.validation))
+
+    def size(self, client: int) -> int:
+        """Return how many images a client trains with, to within a few where the split is redrawn in every round."""
+        return len(self.partition.parts[client].train)
+
+    def _select(self, rows: Indices) -> LabelledImages:
+        pool = self.source.pool
+        return LabelledImages(pool.images[rows], pool.labels[rows])

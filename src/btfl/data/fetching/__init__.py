@@ -1,0 +1,1 @@
+"""Getting datasets into the cache, verified."""

@@ -1,0 +1,1 @@
+"""The datasets: each module has a ``load`` function that gives a ``Source``."""

@@ -1,0 +1,114 @@
+"""Reading the user's npz files: never a pickle, and every refusal names the file and the key."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.data.source import Labels
+from btfl.errors import DataError
+from btfl.pixels.types import Images
+
+
+class Npz:
+    """An open npz file; use it in a ``with`` block. Arrays are read when they are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise DataError(f"there is no file {path}")
+        try:
+            opened = np.load(path, allow_pickle=False)
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+            raise DataError(f"{path.name} is not an npz file, or it is damaged: {error}") from error
+        if not isinstance(opened, np.lib.npyio.NpzFile):
+            raise DataError(f"{path.name} holds a single array (npy); an npz with named arrays is needed")
+        self._file = opened
+
+    def __enter__(self) -> Npz:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._file.files
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._file.files)
+
+    def read(self, key: str) -> NDArray[Any]:
+        """Return one array as it is stored."""
+        if key not in self:
+            raise DataError(f"{self.path.name} has no array '{key}'; it has {', '.join(self.keys) or 'none'}")
+        try:
+            array: NDArray[Any] = self._file[key]
+        except ValueError as error:
+            if "pickle" in str(error) or "Object" in str(error):
+                raise DataError(
+                    f"{self.path.name}: '{key}' is an object array, that is a pickle, which btfl does not "
+                    f"open; save it with a plain dtype (numbers, or strings of dtype 'U')"
+                ) from error
+            raise DataError(f"{self.path.name}: '{key}' is damaged: {error}") from error
+        except (OSError, EOFError, SyntaxError, zlib.error, zipfile.BadZipFile) as error:
+            raise DataError(f"{self.path.name}: '{key}' is damaged: {error}") from error
+        return array
+
+    def images(self, key: str) -> Images:
+        """Return an array of images as uint8 (n, height, width, channels); grey ones may lack the last axis."""
+        array = self.read(key)
+        where = f"{self.path.name}: '{key}'"
+        if array.dtype != np.uint8:
+            how = "(x * 255).round().astype('uint8')" if array.dtype.kind == "f" else "x.astype('uint8')"
+            raise DataError(f"{where} is {array.dtype}; images must be uint8, 0 to 255: perhaps {how}")
+        if array.ndim == 3:
+            array = array[..., None]
+        if array.ndim != 4 or array.shape[3] not in (1, 3):
+            first = array.ndim == 4 and array.shape[1] in (1, 3)
+            hint = "; it seems to have its channels first: x.transpose(0, 2, 3, 1)" if first else ""
+            raise DataError(
+                f"{where} has shape {array.shape}; images are (n, height, width, 1 or 3) or (n, height, width){hint}"
+            )
+        if len(array) == 0:
+            raise DataError(f"{where} holds no image")
+        return array
+
+    def labels(self, key: str, images: Images, images_key: str) -> Labels:
+        """Return the labels that belong to an array of images."""
+        array = self.read(key)
+        where = f"{self.path.name}: '{key}'"
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise DataError(f"{where} must hold one whole number an image, not {array.dtype} of shape {array.shape}")
+        if len(array) != len(images):
+            raise DataError(f"{where} holds {len(array):,} labels for the {len(images):,} images of '{images_key}'")
+        return array.astype(np.int64)
+
+    def class_names(self, key: str = "classes") -> tuple[str, ...]:
+        """Return the names of the classes."""
+        array = self.read(key)
+        if array.ndim != 1 or array.dtype.kind not in "US" or len(array) == 0:
+            raise DataError(f"{self.path.name}: '{key}' must be a list of names, not {array.dtype} of {array.shape}")
+        return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in array.tolist())
+
+    def in_range(self, key: str, labels: Labels, classes: Sequence[str]) -> Labels:
+        """Refuse labels that index no class."""
+        wrong = np.flatnonzero((labels < 0) | (labels >= len(classes)))
+        if len(wrong):
+            raise DataError(
+                f"{self.path.name}: '{key}' holds the label {labels[wrong[0]]} (image {wrong[0]:,}), but there "
+                f"are {len(classes)} classes, 0 to {len(classes) - 1}"
+            )
+        return labels

@@ -1,0 +1,21 @@
+"""From an experiment to each client's data: the same wherever it is asked for, on a server or on a client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from btfl.data.federated import FederatedData
+from btfl.data.partition import make_partition
+from btfl.data.registry import load_source
+from btfl.data.subset import take
+from btfl.experiments.experiment import Experiment
+
+
+def load_data(experiment: Experiment, root: Path | None = None) -> FederatedData:
+    """Load the dataset, from ``root`` if this machine has it elsewhere, and deal it out to the clients."""
+    source = load_source(
+        experiment.dataset, root=root or experiment.root, shift=experiment.shift, **experiment.dataset_options
+    )
+    if experiment.samples is not None:
+        source = take(source, experiment.samples)
+    return FederatedData(source, make_partition(source, experiment.partition_settings(), experiment.seed))

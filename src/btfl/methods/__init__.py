@@ -1,0 +1,4 @@
+"""Test-time methods, one file each: built from what a client keeps, fed a stream, with a memory of it.
+
+Importing this package imports no torch.
+"""

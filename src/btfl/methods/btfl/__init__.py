@@ -1,0 +1,1 @@
+"""BTFL (Zhou and Liu, KDD 2025)."""

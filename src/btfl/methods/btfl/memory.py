@@ -1,0 +1,78 @@
+"""The memory of the stream (HBU): a Beta distribution over m, the share of external samples.
+
+A sample whose likelihood ratio and both entropies agree is an event; an external event raises ``a``, an internal one
+``b``. (The paper's text says it the other way round, against its own derivation: m is the probability of EXD.) When
+a + b exceeds lambda the history is pruned to its proportions, so that the recent stream keeps its say.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.methods.btfl.settings import BayesianSettings
+
+Floats = NDArray[np.float64]
+Events = NDArray[np.int8]
+
+IND, NO_EVENT, EXD = -1, 0, 1
+
+
+class Beta(NamedTuple):
+    """Beta(m; a, b): a - 1 external and b - 1 internal events remembered."""
+
+    a: float = 1.0
+    b: float = 1.0
+
+
+def detect_events(log_tau: Floats, local_excess: Floats, global_excess: Floats, settings: BayesianSettings) -> Events:
+    """Return IND, EXD or no event for each sample; an excess is an entropy less its mean over the training set.
+
+    IND: tau > 1, the personal head surer than usual, the global head less sure. EXD: the reverse of all three.
+    Ties are no event.
+    """
+    if not settings.use_entropy:
+        return np.sign(-log_tau).astype(np.int8)
+    internal = (log_tau > 0) & (local_excess < 0) & (global_excess > 0)
+    external = (log_tau < 0) & (local_excess > 0) & (global_excess < 0)
+    return external.astype(np.int8) - internal.astype(np.int8)
+
+
+def count(prior: Beta, external: int, internal: int, settings: BayesianSettings) -> Beta:
+    """Add events to the prior, then prune it."""
+    return prune(Beta(prior.a + external, prior.b + internal), settings)
+
+
+def prune(prior: Beta, settings: BayesianSettings) -> Beta:
+    """Shrink a history longer than lambda to its proportions."""
+    total = prior.a + prior.b
+    if total <= settings.prune_above:
+        return prior
+    return Beta(1.0 + settings.prune_to * prior.a / total, 1.0 + settings.prune_to * prior.b / total)
+
+
+def run(prior: Beta, events: Events, settings: BayesianSettings) -> tuple[Floats, Floats, Beta]:
+    """Feed a batch's events to the memory; give the a and b each sample is judged with, and the memory afterwards."""
+    a, b = np.full(len(events), prior.a), np.full(len(events), prior.b)
+    if not settings.use_history:
+        return a, b, prior
+    before = settings.count == "before"
+    if settings.batch == "batch":
+        after = count(prior, int((events == EXD).sum()), int((events == IND).sum()), settings)
+        if before:
+            a[:], b[:] = after
+        return a, b, after
+    # Nothing happens between events, so only they are visited, and each holds until the next.
+    places = np.flatnonzero(events)
+    if not len(places):
+        return a, b, prior
+    history = [prior]
+    for event in events[places].tolist():
+        prior = count(prior, event == EXD, event == IND, settings)
+        history.append(prior)
+    starts = places if before else places + 1
+    lengths = np.diff(starts, prepend=0, append=len(events))
+    a, b = np.repeat(np.array(history), lengths, axis=0).T
+    return np.ascontiguousarray(a), np.ascontiguousarray(b), prior

@@ -1,0 +1,1 @@
+"""Coherent, our own version of the idea (docs/method.md)."""

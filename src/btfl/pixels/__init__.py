@@ -1,0 +1,1 @@
+"""Images as arrays and tensors: types, augmentation, corruptions. Knows nothing of datasets or models."""

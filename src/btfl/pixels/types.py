@@ -1,0 +1,9 @@
+"""What an image is, wherever images are handled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Images = NDArray[np.uint8]
+"""(n, height, width, channels), channels 1 or 3."""

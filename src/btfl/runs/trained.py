@@ -1,0 +1,133 @@
+"""A trained federation on disk: the shared network once, and each client's bundle and own networks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from btfl.core.bundle import ClientBundle
+from btfl.core.client import ClientOutcome, Weights
+from btfl.errors import InputError
+from btfl.runs.client import DeployedClient
+from btfl.storage import Arrays, load_record, load_version, save_record
+
+KIND, VERSION = "btfl trained federation", 2  # 1: bundles without the sums over distorted copies
+NETWORK_KIND, NETWORK_VERSION = "btfl network", 1
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedFederation:
+    """What is left when training ends; everything after it needs no federation."""
+
+    spec: Mapping[str, Any]
+    """What it was trained with: the recipe's settings, and the data's."""
+    shared: Weights
+    outcomes: tuple[ClientOutcome | None, ...]
+    """By client; None: the client failed when the run ended, or keeps its bundle on its own device."""
+
+    def client(self, number: int) -> DeployedClient:
+        """Return one client as its device has it."""
+        outcome, settings = self.outcome(number), self.spec["settings"]
+        model = {
+            "name": settings["model"],
+            "options": settings["model_options"],
+            "image_shape": tuple(self.spec["image_shape"]),
+            "classes": self.spec["classes"],
+        }
+        return DeployedClient(outcome.bundle, {"global": self.shared, **outcome.networks}, model)
+
+    def outcome(self, number: int) -> ClientOutcome:
+        """Return what one client is left with, or say that it is not here."""
+        outcome = self.outcomes[number]
+        if outcome is None:
+            raise InputError(
+                f"the bundle of client {number} is not here: the client failed when the run ended (run it again), "
+                "or keeps it on its own device"
+            )
+        return outcome
+
+    def digest(self) -> str:
+        """Return the sha256 over all final weights, heads, likelihoods and statistics, of the server and every client."""
+        digest = hashlib.sha256(_digest(self.shared))
+        for number in range(len(self.outcomes)):
+            digest.update(_digest(_arrays(self.outcome(number))))
+        return digest.hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Save; the record of the federation comes last, so a folder that has one is complete."""
+        folder = Path(folder)
+        for number, outcome in enumerate(self.outcomes):
+            if outcome is not None:
+                save_outcome(folder / client_name(number), outcome)
+        networks = [None if outcome is None else sorted(outcome.networks) for outcome in self.outcomes]
+        save_record(folder, "federation", KIND, VERSION, {"spec": dict(self.spec), "networks": networks}, self.shared)
+
+    @staticmethod
+    def is_saved(folder: str | Path) -> bool:
+        """Return whether a folder holds a federation, complete with every client, as this btfl saves it."""
+        path = Path(folder) / "federation.json"
+        return path.exists() and load_version(path) == VERSION
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TrainedFederation:
+        """Load a saved federation."""
+        folder = Path(folder)
+        fields, shared = load_record(folder, "federation", KIND, VERSION)
+        outcomes = [
+            None if names is None else load_outcome(folder / client_name(number), names)
+            for number, names in enumerate(fields["networks"])
+        ]
+        return cls(fields["spec"], shared, tuple(outcomes))
+
+
+def client_name(number: int) -> str:
+    """Name a client's folder."""
+    return f"client-{number:06d}"
+
+
+def save_outcome(folder: Path, outcome: ClientOutcome) -> None:
+    """Save what one client is left with; the bundle comes last, so a folder that has one is complete."""
+    for name, weights in outcome.networks.items():
+        save_record(folder, f"network-{name}", NETWORK_KIND, NETWORK_VERSION, {}, weights)
+    outcome.bundle.save(folder)
+
+
+def load_outcome(folder: Path, networks: Sequence[str] | None = None) -> ClientOutcome:
+    """Load what one client is left with; networks: those that must be there, or None for those that are."""
+    prefix = "network-"
+    if networks is None:
+        networks = sorted(path.stem.removeprefix(prefix) for path in folder.glob(f"{prefix}*.json"))
+    bundle = ClientBundle.load(folder)
+    return ClientOutcome(
+        bundle, {name: load_record(folder, f"{prefix}{name}", NETWORK_KIND, NETWORK_VERSION)[1] for name in networks}
+    )
+
+
+def _arrays(outcome: ClientOutcome) -> Arrays:
+    bundle = outcome.bundle
+    likelihoods = {"local": bundle.local_likelihood, "global": bundle.global_likelihood}
+    heads = {"personal": bundle.personal_head, "global": bundle.global_head}
+    networks = outcome.networks
+    return {
+        **{f"head.{key}.weight": head.weight for key, head in heads.items()},
+        **{f"head.{key}.bias": head.bias for key, head in heads.items() if head.bias is not None},
+        **{f"likelihood.{key}": one.frequencies for key, one in likelihoods.items()},
+        **{f"likelihood.{key}.size": np.array([one.count, one.clients]) for key, one in likelihoods.items()},
+        "entropies": np.array([bundle.local_entropy, bundle.global_entropy]),
+        **{f"statistics.{key}": array for key, array in bundle.statistics.items()},
+        **{f"network.{name}.{key}": array for name in networks for key, array in networks[name].items()},
+    }
+
+
+def _digest(arrays: Arrays) -> bytes:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")  # ascontiguousarray would make a scalar a vector
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.digest()

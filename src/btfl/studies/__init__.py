@@ -1,0 +1,1 @@
+"""Studies beside the benchmark: drift detection and speed."""

@@ -1,0 +1,1 @@
+"""What adapting costs."""
