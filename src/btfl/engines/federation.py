@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
@@ -93,7 +94,7 @@ def train_federation(
                 progress = run.save(progress, changed)
             else:
                 progress = replace(progress, private={**progress.private, **changed})
-        outcomes = stage.conclude(len(data), progress)
+        outcomes, total = stage.conclude(len(data), progress)
     kept = tuple(outcome if isinstance(outcome, ClientOutcome) else None for outcome in outcomes)
     federation = TrainedFederation(spec, progress.shared, kept)
     if run is not None and None not in outcomes:
@@ -153,28 +154,32 @@ class _Stage:
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
         return Progress(round_, average.mean(), progress.private, history), changed
 
-    def conclude(self, clients: int, progress: Progress) -> list[ClientOutcome | Kept | None]:
-        """Add up what every client says of its data, send the sum to all, and collect their bundles."""
+    def conclude(self, clients: int, progress: Progress) -> tuple[list[ClientOutcome | Kept | None], Summary]:
+        """Add up every client's summary, send the total to all, and collect their bundles; return both."""
         rounds, shared = self.recipe.settings.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         check = partial(check_description, recipe=self.recipe)
-        count, sums, ready = _Count(clients, self), RunningSum(), []
-        for job, description in usable(
-            self.session, Broadcast(shared), jobs, (Description,), check, self.faults, count.done
-        ):
-            sums.add(description.upload)
-            ready.append(replace(job, task="conclude", private=description.private))
-            count.done(job)
+        count, ready = _Count(clients, self), list[Job]()
+
+        def summaries() -> Iterator[Summary]:
+            for job, description in usable(
+                self.session, Broadcast(shared), jobs, (Description,), check, self.faults, count.done
+            ):
+                ready.append(replace(job, task="conclude", private=description.private))
+                count.done(job)
+                yield description.summary
+
+        total = Summary.total(summaries())
         self.faults.check_cohort(len(ready))
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
-        count, everyone = _Count(len(ready), self), Broadcast(shared, sums.total())
+        count, everyone = _Count(len(ready), self), Broadcast(shared, total)
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
             self.session, everyone, ready, (ClientOutcome, Kept), lambda outcome: None, self.faults, count.done
         )
         for job, outcome in concluded:
             outcomes[job.client] = outcome
             count.done(job)
-        return outcomes
+        return outcomes, total
 
 
 class _Count:

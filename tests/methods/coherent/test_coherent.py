@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from btfl.methods.coherent.regimes import Regimes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from btfl import BayesianAdapter, ClientBundle, DiscretisedLikelihood, expected_
 from btfl.errors import InputError
 from btfl.methods.coherent import regimes
 from btfl.methods.coherent.method import CoherentAdapter
-from btfl.methods.coherent.regimes import Regimes
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.registry import find_method
 from btfl.runs.client import DeployedClient
