@@ -66,7 +66,7 @@ class Objective:
         return self.similarity * entropy(log_softmax(self.mixed(e))) + (1 - self.similarity) * alignment
 
     def slope(self, e: Floats) -> Floats:
-        """Return its derivative by e: that of the entropy is minus the covariance of log p and the heads' difference."""
+        """Return its derivative by e; the entropy's is minus the covariance of log p and the heads' difference."""
         log_p = log_softmax(self.mixed(e))
         p, difference = np.exp(log_p), self.by_global - self.by_personal
         covariance: Floats = (p * log_p * difference).sum(axis=1)

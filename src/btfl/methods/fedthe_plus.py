@@ -1,7 +1,7 @@
 """FedTHE+ (Jiang and Lin, ICLR 2023): FedTHE, then test-time tuning of the network for each sample.
 
 With FedTHE's e held fixed, the extractor and both heads take a few steps that make the mixed answer to augmented copies
-of the sample surer (MEMO's marginal entropy; Zhang et al., NeurIPS 2022). After the prediction all weights are restored.
+of the sample surer (MEMO's marginal entropy; Zhang et al., NeurIPS 2022). After the prediction all is restored.
 """
 
 from __future__ import annotations

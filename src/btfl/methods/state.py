@@ -44,7 +44,8 @@ def numbers(name: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
         return np.empty([length or 0 for length in shape])
     if array.dtype.kind not in "if":
         raise InputError(f"{name} in the state must be an array of numbers, not {array.dtype}")
-    if len(array.shape) != len(shape) or any(n != m and (m is not None or n < 1) for n, m in zip(array.shape, shape)):
+    fits = [n == m or (m is None and n > 0) for n, m in zip(array.shape, shape, strict=False)]
+    if array.ndim != len(shape) or not all(fits):
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
         raise InputError(f"{name} in the state has the shape {array.shape}, not ({wanted})")
     if not np.isfinite(array).all():

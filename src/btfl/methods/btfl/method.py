@@ -29,6 +29,7 @@ from btfl.methods.btfl.evidence import log_rectified_ratio
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.trapezoid import expected_weight_by_trapezoid
 from btfl.methods.card import RED, Card
+from btfl.methods.state import check_keys
 
 Floats = NDArray[np.float64]
 _PERSONAL, _GLOBAL = 0, 1  # places in the stack of heads
@@ -164,12 +165,10 @@ class Btfl(Method):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        missing = {"a", "b", "seen"} - set(state)
-        if missing:
-            raise InputError(f"the state lacks {', '.join(sorted(missing))}: give what .state gave")
+        check_keys(state, ("a", "b", "seen"))
         try:
             a, b, seen = float(state["a"]), float(state["b"]), int(state["seen"])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"the state is not made of numbers: {error}") from None
         if not (math.isfinite(a) and math.isfinite(b) and min(a, b) >= SMALLEST_PARAMETER and seen >= 0):
             raise InputError(f"the state is out of range: a = {a}, b = {b}, seen = {seen}")

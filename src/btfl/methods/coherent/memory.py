@@ -123,7 +123,7 @@ class ThreeRegimes:
         """Go on from a saved state."""
         try:
             memory = Regimes(*(float(state[name]) for name in Regimes._fields))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"this is not a state of this method: {error!r}; give what .state gave") from None
         sound = all(map(math.isfinite, memory)) and min(memory.internal, memory.mixture) >= 0
         if not sound or memory.internal + memory.mixture > 1 + 1e-9 or min(memory.a, memory.b) < 1:

@@ -30,6 +30,7 @@ from btfl.methods.coherent.evidence import EVIDENCES
 from btfl.methods.coherent.memory import MEMORIES
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.coherent.weight import WEIGHTS
+from btfl.methods.state import check_keys, count
 
 Floats = NDArray[np.float64]
 _LOCAL, _FEDAVG, _GENERATIVE = range(3)  # places in ``heads``
@@ -146,12 +147,8 @@ class Coherent(Method):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        try:
-            seen = int(state["seen"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"this is not a state of this method: {error!r}; give what .state gave") from None
-        if seen < 0:
-            raise InputError(f"the state is out of range: {dict(state)}")
+        check_keys(state, self.state)
+        seen = count("seen", state["seen"])
         self._memory.restore(state)
         self._seen, self._found = seen, None
 
