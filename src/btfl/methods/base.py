@@ -23,7 +23,6 @@ from btfl.methods.card import Card
 
 Floats = NDArray[np.float64]
 Takes = Literal["features", "images"]
-_MOST_SAMPLES = 2**53
 
 
 class Client(Protocol):
@@ -132,7 +131,7 @@ class Method(ABC):
                 f"settings of {type(self).__name__} are a {self.settings_class.__name__}, not a "
                 f"{type(settings).__name__}"
             )
-        self.bundle.require(*self.needs, by=self.card().title)
+        self.bundle.require(*self.needs, by=f"{self.card().title} (recipe '{self.recipe}')")
         self._found: tuple[Any, ...] | None = None
 
     @property
@@ -188,6 +187,9 @@ class Method(ABC):
         if cls.settings_class is not NoSettings:
             cls.settings_class.make(**settings)
             return
+        parameters = inspect.signature(cls).parameters
+        if "settings" not in parameters and any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return  # one of a user's own that takes any keyword checks them itself
         known = [each.name for each in _from_signature(cls)]
         for name in settings:
             if name not in known:
@@ -203,24 +205,6 @@ class Method(ABC):
         told = [f"{each.name}={changed[each.name]!r}" for each in self.settings_class.knobs()
                 if changed[each.name] != each.default]  # fmt: skip
         return f"{type(self).__name__}({', '.join([repr(self.bundle), *told])})"
-
-
-def read_state(state: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """Return the numbers of a saved state, each within its range; ``seen`` counts samples and is in every state."""
-    if not isinstance(state, Mapping):
-        raise InputError(f"a state is what .state gave, not a {type(state).__name__}")
-    wanted = {**ranges, "seen": (0, _MOST_SAMPLES)}
-    if set(state) != set(wanted):
-        raise InputError(
-            f"a state of this method has {', '.join(wanted)}, not {', '.join(map(str, state)) or 'nothing'}"
-        )
-    for name, (least, most) in wanted.items():
-        kind, value = int if name == "seen" else int | float, state[name]
-        if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
-            raise InputError(
-                f"the state is out of range: {name} must lie between {least:g} and {most:g}, not {value!r}"
-            )
-    return {name: state[name] if name == "seen" else float(state[name]) for name in wanted}
 
 
 def _from_signature(cls: type[Method]) -> tuple[Knob, ...]:

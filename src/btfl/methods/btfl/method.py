@@ -21,12 +21,13 @@ from btfl.core.likelihood import LikelihoodPair
 from btfl.core.softmax import entropy_of_parts, log_softmax, softmax_parts
 from btfl.errors import InputError
 from btfl.knobs import Settings
-from btfl.methods.base import Client, Column, Method, Trace, read_state
+from btfl.methods.base import Client, Column, Method, Trace
 from btfl.methods.btfl import memory
 from btfl.methods.btfl.evidence import log_rectified_ratio
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.trapezoid import expected_weight_by_trapezoid
 from btfl.methods.card import RED, Card
+from btfl.methods.state import read_memory
 
 Floats = NDArray[np.float64]
 _PERSONAL, _GLOBAL = 0, 1  # places in the stack of heads
@@ -163,13 +164,13 @@ class Btfl(Method):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         most = self.settings.prune_above - 1.0 if self.settings.use_history else 1.0
-        saved = read_state(state, {"a": (1.0, most), "b": (1.0, most)})
+        saved = read_memory(state, {"a": (1.0, most), "b": (1.0, most)})
         if saved["a"] + saved["b"] > max(self.settings.prune_above, 2.0):
             raise InputError(
                 f"the state is out of range: a + b = {saved['a'] + saved['b']:g}, but these settings prune above "
                 f"{self.settings.prune_above:g}"
             )
-        self._memory, self._seen, self._found = memory.Beta(saved["a"], saved["b"]), int(saved["seen"]), None
+        self._memory, self._seen, self._found = memory.Beta(saved["a"], saved["b"]), state["seen"], None
 
     def reset(self) -> None:
         """Forget the stream."""

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
-from btfl.methods.base import read_state
 from btfl.methods.btfl import Btfl
+from btfl.methods.state import read_memory
 
 if TYPE_CHECKING:
     from btfl.methods.coherent.settings import CoherentSettings
@@ -125,7 +125,7 @@ class ThreeRegimes:
         """Go on from a saved state."""
         most = 1.0 + 1.0 / (1.0 - self._forgetting) + _ROUNDING  # each sample adds at most 1, and f of it survives
         counts = (1.0 - _ROUNDING, most)
-        saved = read_state(state, {"internal": (0.0, 1.0), "mixture": (0.0, 1.0), "a": counts, "b": counts})
+        saved = read_memory(state, {"internal": (0.0, 1.0), "mixture": (0.0, 1.0), "a": counts, "b": counts})
         memory = Regimes(*(saved[name] for name in Regimes._fields))
         if memory.internal + memory.mixture > 1 + _ROUNDING or memory.a + memory.b > 1.0 + most:
             raise InputError(f"the state is out of range: no stream leads to {dict(state)} with these settings")
