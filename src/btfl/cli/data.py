@@ -105,7 +105,7 @@ def check(
     for result in results:
         if not result.problems:
             typer.echo(f"{result.name}: every byte is as it must be ({result.folder})")
-        elif result.at_hand:
+        elif result.available:
             wrong.extend(f"{result.name}: {problem}" for problem in result.problems)
             wrong.append(f"  `btfl data get {result.name}` puts it right ({result.folder})")
         elif name:

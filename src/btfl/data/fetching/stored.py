@@ -1,4 +1,4 @@
-"""The one plain form in which a fetched dataset is kept, whatever it came from: npy arrays with pinned hashes.
+"""The one plain form in which a fetched dataset is kept, wherever it came from: npy arrays with pinned hashes.
 
 A folder holds one npy file for each part and a ``manifest.json``. What the data must be is pinned in code
 (the sha256 of each part); the manifest only adds checksums of a hundred blocks of each part, which tell where
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.fetching.cache import placing_folder
 from btfl.errors import DataError, StorageError
+from btfl.storage import replacing_folder
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -75,9 +75,9 @@ class StoredSet:
                 )
 
     def save(self, content: Content, folder: Path) -> None:
-        """Place verified content in ``folder``, whole or not at all."""
+        """Write verified content to ``folder``, in place of what it held: all of it, or nothing."""
         described: dict[str, Any] = {}
-        with placing_folder(folder) as new:
+        with replacing_folder(folder) as new:
             for part in self.parts:
                 held = content[part.file]
                 with (new / part.file).open("wb") as file:
@@ -91,14 +91,14 @@ class StoredSet:
             (new / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
     def is_in(self, folder: Path) -> bool:
-        """Whether ``folder`` seems to hold the dataset in this form; says nothing about its health."""
+        """Whether ``folder`` has the dataset's files in this form, sound or damaged."""
         return all((folder / part.file).is_file() for part in self.parts)
 
     def load(self, folder: Path, file: str) -> Array:
         """Return one part, mapped from the disk: quick, and shared between processes.
 
-        Shape and type are checked, and the hash of small parts (labels); pixels are for :meth:`problems`, for
-        they would cost more than all the rest of loading.
+        Shape and type are checked, and the hash of labels; that of pixels is left to :meth:`problems`, because it
+        would cost more than all the rest of loading.
         """
         part = next(part for part in self.parts if part.file == file)
         path = folder / file
@@ -108,12 +108,12 @@ class StoredSet:
             if part.unit == "images" or _hash_of(part, path, array) == part.sha256:
                 return np.asarray(array)
             problem = f"{file} does not hold the {part.what} of {self.title}"
-        raise StorageError(f"{path.parent}: {problem}. Run `btfl data get {self.name}` to put it right.")
+        raise StorageError(f"{path.parent}: {problem}. Run `btfl data get {self.name}` to repair it.")
 
     def problems(self, folder: Path) -> list[str]:
-        """Read everything and say, for each file that is not as it must be, which it is and what is wrong."""
+        """Read everything and return a sentence for each file that is not as published."""
         recorded = _manifest(folder)
-        return [said for part in self.parts if (said := self._problem(part, folder / part.file, recorded))]
+        return [found for part in self.parts if (found := self._problem(part, folder / part.file, recorded))]
 
     def _problem(self, part: Part, path: Path, recorded: Mapping[str, Any]) -> str | None:
         wrong = _wrong_form(part, path)
@@ -144,7 +144,7 @@ class StoredSet:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file of the user's; one that cannot be read is named in a sentence."""
+    """Read a file of the user's; one that cannot be read is a ``DataError``."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -152,7 +152,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _wrong_form(part: Part, path: Path) -> str | None:
-    """Say what is wrong with a file before its values are looked at: missing, truncated, of another shape."""
+    """Return what is wrong with a file before its values are read: missing, truncated, of another shape."""
     if not path.is_file():
         return f"{part.file} is missing"
     size = path.stat().st_size
