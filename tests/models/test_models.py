@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -270,7 +271,7 @@ def test_own_model_by_name(own: str) -> None:
         ("bare", "returned a Linear; it must return a btfl.models.Network"),
         ("value", "not a callable"),
         ("absent", "has no 'absent'"),
-        ("", "package.module:Factory"),
+        ("", "package.module:Name"),
     ],
 )
 def test_own_model_at_fault_is_told_why(own: str, factory: str, message: str) -> None:
@@ -434,3 +435,9 @@ def test_a_value_beyond_float32_is_not_finite() -> None:
 def test_a_long_list_of_faults_is_cut_short() -> None:
     with pytest.raises(InputError, match=r"missing: extractor.conv.weight, .* and \d+ more"):
         load_arrays(build("resnet20", (8, 8, 1), 2, seed=0), {})
+
+
+def test_the_names_are_listed_without_torch() -> None:
+    code = "import sys; from btfl.models import MODELS; print(sorted(MODELS), 'torch' in sys.modules)"
+    listed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert listed.strip() == f"{sorted(MODELS)} False"

@@ -105,7 +105,7 @@ class Cct4Extractor(nn.Module):
         tokens = x.permute(0, 2, 3, 1).flatten(1, 2)  # no copy when the memory is channels_last
         if tokens.shape[1] != self.length:  # a length of 1 would broadcast without a word
             raise InputError(
-                f"this cct4 was built for images of {self.length} tokens; {tuple(images.shape[2:])} gives "
+                f"this cct4 was built for images of {self.length} tokens; {tuple(images.shape[2:])} has "
                 f"{tokens.shape[1]}: its positional embedding fits one image size only"
             )
         tokens = self.norm(self.layers(tokens + self.position))
