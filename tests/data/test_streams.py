@@ -95,7 +95,7 @@ def test_all_corruptions_are_drawn_about_equally(source: Source) -> None:
 def test_without_another_domain_the_shifted_streams_are_corrupted_throughout(partition: Partition) -> None:
     source = load_source("digits", shift="none")
     manifest = make_manifest(source, partition, StreamSettings(), 0)
-    assert manifest.corrupted_throughout
+    assert manifest.shift_name is None
     for client in manifest.clients:
         assert (client.draws[1].corruption != CLEAN).all()
         assert (client.draws[3].origin == POOL).all()

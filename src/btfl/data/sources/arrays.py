@@ -11,7 +11,7 @@ key                    what
 ``domain``             the domain of each pool image, whole numbers or strings, where it has several
 =====================  ======================================================================================
 
-``x_test, y_test`` are never taken for another domain unless ``shift="test"`` says so. ``shift`` may also be
+``x_test, y_test`` are another domain only with ``shift="test"``. ``shift`` may also be
 the path of a second npz whose ``x`` and ``y`` are the other domain; ``shift="none"`` is none.
 """
 
@@ -31,7 +31,7 @@ NO_SHIFT_NOTE = "there is no other domain: the shifted streams are corrupted thr
 
 
 def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source:
-    """Load an npz file, ``root``, whose keys this module's table lists."""
+    """Load the npz file ``root``; see this module for its keys and for ``shift``."""
     if root is None:
         raise InputError("arrays needs the path of an npz file as root")
     with Npz(root) as npz:
@@ -89,8 +89,8 @@ def _domains(npz: Npz, count: int) -> tuple[NDArray[np.int64] | None, tuple[str,
             f"of the pool, not {values.dtype} of shape {values.shape}"
         )
     names, index = np.unique(values, return_inverse=True)
-    said = (name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist())
-    return index.astype(np.int64), tuple(said)
+    texts = (name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist())
+    return index.astype(np.int64), tuple(texts)
 
 
 def _shifted(

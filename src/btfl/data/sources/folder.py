@@ -1,9 +1,9 @@
 """Any tree ``domain/class/image``, as a folder or a tar: OfficeHome, PACS, Office-31, or the user's own.
 
-One domain is left out of the pool and is the shift. Where the tree's root lies in a folder of its own
-(``pacs/photo/dog/1.jpg``) or a domain keeps its classes one level down (``amazon/images/mug/1.jpg``, as
-Office-31 comes), that is seen through. Pictures are cut to their central square and resized to ``image_size``
-(see :mod:`btfl.data.pictures`).
+One domain is left out of the pool and is the shift. A root in a folder of its own
+(``pacs/photo/dog/1.jpg``) and classes one level down (``amazon/images/mug/1.jpg``, as in Office-31) are
+recognised. Pictures are cut to their central square and resized to ``image_size``
+(see :mod:`btfl.data.sources.pictures`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,19 @@ class Picture:
 
 
 def load(*, root: Path | None = None, shift: str | Path | None = None, image_size: int = 32) -> Source:
-    """Load a tree ``root``; ``shift`` names the domain left out (default: the last by name), or is "none"."""
+    """Load a tree of image files.
+
+    Parameters
+    ----------
+    root : a folder or tar, domain/class/image
+    shift : the domain to leave out of the pool (default: the last by name), or "none"
+    image_size : side of the square that pictures are resized to, in pixels
+    """
     return _load(root, shift, image_size, None)
 
 
 def load_officehome(*, root: Path | None = None, shift: str | Path | None = None, image_size: int = 32) -> Source:
-    """Load OfficeHome: the same, and its four domains must be there."""
+    """Load OfficeHome: as ``load``, and its four domains must be there."""
     return _load(root, shift, image_size, OFFICEHOME)
 
 
@@ -80,7 +87,7 @@ def _load(root: Path | None, shift: str | Path | None, image_size: int, expected
 
 
 def _pictures(listing: Listing, name: str, notes: list[str]) -> list[Picture]:
-    """Find domain, class and file in the paths; sorted, so that a folder and its tar give the same order."""
+    """Find domain, class and file in the paths; sorted, so that a folder and its tar are in the same order."""
     found: dict[Parts, list[Picture]] = defaultdict(list)
     outside: list[Parts] = []
     for path in sorted(listing.images):
@@ -94,13 +101,13 @@ def _pictures(listing: Listing, name: str, notes: list[str]) -> list[Picture]:
         raise DataError(f"{name} holds no image in a tree domain/class/image{example}")
     if len(found) > 1:
         first, second = ("/".join(pictures[0].path) for pictures in list(found.values())[:2])
-        raise DataError(f"{name} is no tree domain/class/image: {first} and {second} do not lie in one")
+        raise DataError(f"{name} is no tree domain/class/image: {first} and {second} are not in one")
     (prefix, pictures), *_ = found.items()
     if outside:
         notes.append(f"{len(outside)} images outside of domain/class/ were left out: {_some(map('/'.join, outside))}")
     if listing.passed_over:
         names = _some(map("/".join, sorted(listing.passed_over)))
-        notes.append(f"{len(listing.passed_over)} files that are no images were passed over: {names}")
+        notes.append(f"{len(listing.passed_over)} files that are no images were skipped: {names}")
     holding = {picture.path[:depth] for picture in pictures for depth in range(1, len(picture.path))}
     empty = sorted(folder for folder in listing.folders - holding if len(folder) <= len(prefix) + 2)
     if empty:
@@ -150,7 +157,7 @@ def _other_domain(pictures: list[Picture], classes: list[str], domain: str | Non
 
 
 def _uneven(pictures: list[Picture], classes: list[str], domains: list[str], notes: list[str]) -> None:
-    """Say which domains lack which classes."""
+    """Note which domains lack which classes."""
     held: dict[str, set[str]] = defaultdict(set)
     for picture in pictures:
         held[picture.domain].add(picture.label)

@@ -1,6 +1,6 @@
 """The 15 corruptions of CIFAR-10-C (Hendrycks and Dietterich, 2019), with its constants for 32x32 images.
 
-Written anew on numpy, scipy and Pillow, for whole batches. A length in pixels scales with the shorter side over
+Written from scratch on numpy, scipy and Pillow, for whole batches. A length in pixels scales with the shorter side over
 32, so that a larger image looks as corrupted as a small one. Two things differ from the published files: frost
 is drawn rather than photographed, and results are rounded to the nearest grey level rather than down.
 
@@ -52,9 +52,18 @@ _PIXELS_AT_ONCE = 1 << 18  # 256 images of 32x32: a few megabytes of floats, wha
 
 
 def corrupt(images: Images, name: str, severity: int, rng: np.random.Generator) -> Images:
-    """Return corrupted copies of a batch of uint8 images (n, height, width, 1 or 3), at severity 1 to 5.
+    """Return corrupted copies of a batch of images.
 
-    All chance comes from ``rng``: the same generator state and the same batch give the same bytes.
+    Parameters
+    ----------
+    images : uint8 (n, height, width, 1 or 3), at least 8x8
+    name : one of ``CORRUPTIONS``
+    severity : 1 (slight) to 5 (strong)
+    rng : source of all randomness: the same state and the same batch give the same bytes
+
+    Example
+    -------
+    >>> foggy = corrupt(images, "fog", severity=3, rng=np.random.default_rng(0))
     """
     if name not in _FUNCTIONS:
         raise UnknownNameError("corruption", name, CORRUPTIONS)
