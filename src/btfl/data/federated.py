@@ -25,7 +25,7 @@ class FederatedData:
     -------
     >>> data = FederatedData(source, make_partition(source, PartitionSettings(clients=5), seed=0))
     >>> data.of(client=3, round_=0).train
-    LabelledImages(252 images of 8x8x1)
+    LabelledImages(108 images of 8x8x1)
     """
 
     source: Source
