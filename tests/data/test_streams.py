@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from btfl.data.catalogue import load_source
 from btfl.data.duplicates import content_keys
 from btfl.data.fetching.cache import cache_root
 from btfl.data.partition import Partition, PartitionSettings, make_partition
-from btfl.data.registry import load_source
 from btfl.data.source import LabelledImages, Source
 from btfl.data.streams import (
     CLEAN,

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
+from btfl.data.catalogue import SOURCES
 from btfl.data.fetching import fetch
 from btfl.data.fetching.cache import ENVIRONMENT, cache_root
-from btfl.data.registry import SOURCES
 from btfl.errors import DataError
 
 app = typer.Typer(

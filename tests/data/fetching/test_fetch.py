@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from btfl.data.catalogue import load_source
 from btfl.data.fetching import cache, fetch, get_cifar10, get_cifar101
-from btfl.data.registry import load_source
 from btfl.errors import DataError, StorageError, UnknownNameError
 from fake_cifar import Arrays, archive, fake_cifar101, official, tfjs
 from local_server import Server

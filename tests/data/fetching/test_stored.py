@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from btfl.data.catalogue import load_source
 from btfl.data.fetching import fetch
-from btfl.data.registry import load_source
 from btfl.errors import StorageError
 from fake_cifar import Arrays
 

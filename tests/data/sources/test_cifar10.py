@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from btfl.data.catalogue import load_source
 from btfl.data.fetching import fetch, get_cifar10
 from btfl.data.fetching.cache import cache_root
-from btfl.data.registry import load_source
 from btfl.errors import DataError, InputError
 from fake_cifar import fake_cifar101
 

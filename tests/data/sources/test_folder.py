@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.source import Source
 from btfl.errors import DataError, InputError, UnknownNameError
 
