@@ -40,5 +40,5 @@ def test_what_does_not_fit_together_is_refused() -> None:
         LabelledImages(np.zeros((3, 8, 8, 1), np.uint8), np.zeros(2, np.int64))
     with pytest.raises(DataError, match="labels of the pool run from 0 to 3, but there are 2 classes"):
         Source("mine", ("a", "b"), labelled(8))
-    with pytest.raises(DataError, match="other domain's images are"):
+    with pytest.raises(DataError, match="both must be of one size"):
         Source("mine", tuple("abcd"), labelled(8), labelled(8, side=9))

@@ -14,6 +14,7 @@ from btfl.errors import DataError
 from btfl.pixels.types import Images
 
 Labels = NDArray[np.int64]  # (n,)
+NO_SHIFT_NOTE = "there is no other domain: the shifted streams are corrupted throughout"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,8 +107,8 @@ class Source:
                 )
         if self.shifted is not None and self.shifted.images.shape[1:] != self.pool.images.shape[1:]:
             raise DataError(
-                f"{self.name}: the other domain's images are {self.shifted.images.shape[1:]}, "
-                f"the pool's {self.pool.images.shape[1:]}"
+                f"{self.name}: the images of the other domain ({self.shift_name}) are {self.shifted.images.shape[1:]}, "
+                f"those of the pool {self.pool.images.shape[1:]}; both must be of one size"
             )
         if self.domains is not None and self.domains.shape != self.pool.labels.shape:
             raise DataError(f"{self.name}: {len(self.pool)} images but {self.domains.shape} domains")

@@ -54,17 +54,19 @@ class EncoderLayer(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Encode the tokens, (n, length, width) -> the same."""
-        tokens = tokens + self._sometimes(self.attention(self.norm1(tokens)))
+        skip = self.skip if self.training else 0.0
+        tokens = tokens + skipped_at_random(self.attention(self.norm1(tokens)), skip)
         # The second residual path starts after the norm, unlike in most transformers: so it is in CCT.
         tokens = self.norm2(tokens)
-        return tokens + self._sometimes(self.fc2(F.gelu(self.fc1(tokens))))
+        return tokens + skipped_at_random(self.fc2(F.gelu(self.fc1(tokens))), skip)
 
-    def _sometimes(self, branch: torch.Tensor) -> torch.Tensor:
-        """Stochastic depth: leave the branch out for some samples, and scale it up for the others."""
-        if not self.training or self.skip == 0.0:
-            return branch
-        kept = torch.rand(len(branch), 1, 1, dtype=branch.dtype, device=branch.device) >= self.skip
-        return branch * kept / (1.0 - self.skip)
+
+def skipped_at_random(branch: torch.Tensor, skip: float) -> torch.Tensor:
+    """Stochastic depth: leave a branch (n, length, width) out for some samples, and scale it up for the others."""
+    if skip == 0.0:
+        return branch
+    kept = torch.rand(len(branch), 1, 1, dtype=branch.dtype, device=branch.device) >= skip
+    return branch * kept / (1.0 - skip)
 
 
 class Cct4Extractor(nn.Module):

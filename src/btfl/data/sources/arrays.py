@@ -22,12 +22,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.source import LabelledImages, Labels, Source
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Labels, Source
 from btfl.data.sources.npz import Npz
-from btfl.errors import DataError, InputError
+from btfl.errors import DataError, InputError, listed
 from btfl.pixels.types import Images
-
-NO_SHIFT_NOTE = "there is no other domain: the shifted streams are corrupted throughout"
 
 
 def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source:
@@ -42,14 +40,9 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
         domains, domain_names = _domains(npz, len(labels))
         notes: list[str] = []
         shifted, shift_name = _shifted(npz, shift, classes, notes)
-    if shifted is not None and shifted.images.shape[1:] != images.shape[1:]:
-        raise DataError(
-            f"{root.name}: the images of the other domain ({shift_name}) are {shifted.images.shape[1:]}, "
-            f"those of the pool {images.shape[1:]}; both must be of one size"
-        )
     empty = [classes[i] for i in np.flatnonzero(np.bincount(labels, minlength=len(classes)) == 0)]
     if empty:
-        notes.append(f"{len(empty)} of the {len(classes)} classes have no image in the pool: {_some(empty)}")
+        notes.append(f"{len(empty)} of the {len(classes)} classes have no image in the pool: {listed(empty, 10)}")
     if shifted is None:
         notes.append(NO_SHIFT_NOTE)
     return Source(
@@ -141,10 +134,6 @@ def read_other(path: Path, classes: tuple[str, ...]) -> LabelledImages:
         npz.in_range("y", labels, theirs)
     strange = [name for name in theirs if name not in classes]
     if strange:
-        raise DataError(f"{path.name}: its classes {_some(strange)} are none of {_some(list(classes))}")
+        raise DataError(f"{path.name}: its classes {listed(strange, 10)} are none of {listed(classes, 10)}")
     index = np.array([classes.index(name) for name in theirs], dtype=np.int64)
     return LabelledImages(images, index[labels])
-
-
-def _some(names: list[str], most: int = 10) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

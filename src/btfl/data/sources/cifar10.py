@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from btfl.data.fetching import get_cifar10, get_cifar101
 from btfl.data.fetching.cache import cache_root
-from btfl.data.source import LabelledImages, Source
-from btfl.data.sources.arrays import NO_SHIFT_NOTE, read_other
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
+from btfl.data.sources.arrays import read_other
 from btfl.data.sources.npz import Npz
 from btfl.errors import DataError, InputError
 
@@ -29,8 +29,6 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
     """
     images, labels = _pool(root)
     shifted, shift_name, notes = _shifted(root, shift)
-    if shifted is not None and shifted.images.shape[1:] != images.shape[1:]:
-        raise DataError(f"{shift}: images are {shifted.images.shape[1:]}, CIFAR-10's {images.shape[1:]}")
     return Source(
         name="cifar10",
         classes=get_cifar10.CLASSES,

@@ -9,17 +9,15 @@ recognised. Pictures are cut to their central square and resized to ``image_size
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from btfl.data.source import LabelledImages, Source
-from btfl.data.sources.arrays import NO_SHIFT_NOTE
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
 from btfl.data.sources.pictures import Seen, decode_all
 from btfl.data.sources.tree import Listing, Parts, open_tree
-from btfl.errors import DataError, InputError, UnknownNameError
+from btfl.errors import DataError, InputError, UnknownNameError, listed
 
 OFFICEHOME = ("art", "clipart", "product", "real world")
 BETWEEN = "images"  # Office-31's own level between domain and class
@@ -104,14 +102,14 @@ def _pictures(listing: Listing, name: str, notes: list[str]) -> list[Picture]:
         raise DataError(f"{name} is no tree domain/class/image: {first} and {second} are not in one")
     (prefix, pictures), *_ = found.items()
     if outside:
-        notes.append(f"{len(outside)} images outside of domain/class/ were left out: {_some(map('/'.join, outside))}")
+        notes.append(f"{len(outside)} images outside of domain/class/ were left out: {listed(map('/'.join, outside))}")
     if listing.passed_over:
-        names = _some(map("/".join, sorted(listing.passed_over)))
+        names = listed(map("/".join, sorted(listing.passed_over)))
         notes.append(f"{len(listing.passed_over)} files that are no images were skipped: {names}")
     holding = {picture.path[:depth] for picture in pictures for depth in range(1, len(picture.path))}
     empty = sorted(folder for folder in listing.folders - holding if len(folder) <= len(prefix) + 2)
     if empty:
-        notes.append(f"{len(empty)} folders without an image were left out: {_some(map('/'.join, empty))}")
+        notes.append(f"{len(empty)} folders without an image were left out: {listed(map('/'.join, empty))}")
     return pictures
 
 
@@ -151,7 +149,7 @@ def _other_domain(pictures: list[Picture], classes: list[str], domain: str | Non
     if unknown:
         notes.append(
             f"{len(unknown)} classes are in '{domain}' only and were left out, {unknown.total():,} images: "
-            f"{_some(sorted(unknown))}"
+            f"{listed(sorted(unknown))}"
         )
     return [picture for picture in pictures if picture.label not in unknown]
 
@@ -164,12 +162,7 @@ def _uneven(pictures: list[Picture], classes: list[str], domains: list[str], not
     for domain in domains:
         missing = [label for label in classes if label not in held[domain]]
         if missing:
-            notes.append(f"'{domain}' has no image of {len(missing)} of the {len(classes)} classes: {_some(missing)}")
+            notes.append(f"'{domain}' has no image of {len(missing)} of the {len(classes)} classes: {listed(missing)}")
     single = [label for label in classes if sum(label in labels for labels in held.values()) == 1]
     if single and len(domains) > 1:
-        notes.append(f"{len(single)} classes are in one domain only: {_some(single)}")
-
-
-def _some(names: Iterable[str], most: int = 5) -> str:
-    listed = list(names)
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+        notes.append(f"{len(single)} classes are in one domain only: {listed(single)}")

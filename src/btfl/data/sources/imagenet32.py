@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.source import LabelledImages, Labels, Source
-from btfl.data.sources.arrays import NO_SHIFT_NOTE
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Labels, Source
 from btfl.data.sources.npz import Npz
 from btfl.data.sources.pictures import Seen, decode_all
 from btfl.data.sources.tree import Parts, open_tree

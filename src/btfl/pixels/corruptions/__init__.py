@@ -11,12 +11,12 @@ the jumps away) and for elastic transforms (see there).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 import numpy as np
 
 from btfl.errors import InputError, UnknownNameError
+from btfl.knobs import Knob
 from btfl.pixels.corruptions import blur, digital, noise, weather
 from btfl.pixels.corruptions.resampling import Floats
 from btfl.pixels.types import Images
@@ -46,6 +46,7 @@ _FUNCTIONS: dict[str, Callable[[Floats, int, np.random.Generator], Floats]] = {
 
 CORRUPTIONS: tuple[str, ...] = tuple(_FUNCTIONS)
 SEVERITIES = (1, 2, 3, 4, 5)
+_SEVERITY = Knob("severity", int, 5, "Strength of a corruption.", False, least=SEVERITIES[0], most=SEVERITIES[-1])
 
 _LEAST_SIDE = 8
 _PIXELS_AT_ONCE = 1 << 18  # 256 images of 32x32: a few megabytes of floats, whatever the size of the batch
@@ -67,7 +68,7 @@ def corrupt(images: Images, name: str, severity: int, rng: np.random.Generator) 
     """
     if name not in _FUNCTIONS:
         raise UnknownNameError("corruption", name, CORRUPTIONS)
-    level = _checked_severity(severity)
+    _SEVERITY.check(severity)
     _check_images(images)
     _, height, width, _ = images.shape
     out = np.empty_like(images)
@@ -75,20 +76,8 @@ def corrupt(images: Images, name: str, severity: int, rng: np.random.Generator) 
     for start in range(0, len(images), at_once):
         part = slice(start, start + at_once)
         floats = np.divide(images[part], 255, dtype=np.float32)
-        out[part] = np.rint(np.clip(_FUNCTIONS[name](floats, level, rng), 0, 1) * 255)
+        out[part] = np.rint(np.clip(_FUNCTIONS[name](floats, severity, rng), 0, 1) * 255)
     return out
-
-
-def _checked_severity(severity: int) -> int:
-    try:
-        level = operator.index(severity)
-    except TypeError:
-        level = 0
-    if level not in SEVERITIES:
-        raise InputError(
-            f"the severity of a corruption is a whole number from 1 (slight) to 5 (strong), not {severity!r}"
-        )
-    return level
 
 
 def _check_images(images: Images) -> None:
