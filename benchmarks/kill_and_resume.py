@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
+from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.registry import load_source
 from btfl.engines import Event, LocalEngine, train_federation
 from btfl.randomness import generator
 from btfl.recipes import TrainingSettings

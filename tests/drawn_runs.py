@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from btfl.bench.record import constants, describe_run
+from btfl.data.catalogue import load_source
 from btfl.data.manifest import SWITCHING
 from btfl.data.partition import make_partition
-from btfl.data.registry import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, make_manifest
 from btfl.experiments.experiment import make_experiment

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.registry import load_source
 from btfl.engines import LocalEngine, local, train_federation
 from btfl.engines.base import Broadcast, Failure, Job
 from btfl.engines.federation import Event, participants

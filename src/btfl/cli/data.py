@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
+from btfl.data.catalogue import SOURCES
 from btfl.data.fetching import fetch
 from btfl.data.fetching.cache import ENVIRONMENT, cache_root
-from btfl.data.registry import SOURCES
 from btfl.errors import DataError
 
 app = typer.Typer(
@@ -105,7 +105,7 @@ def check(
     for result in results:
         if not result.problems:
             typer.echo(f"{result.name}: every byte is as it must be ({result.folder})")
-        elif result.at_hand:
+        elif result.available:
             wrong.extend(f"{result.name}: {problem}" for problem in result.problems)
             wrong.append(f"  `btfl data get {result.name}` puts it right ({result.folder})")
         elif name:

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from btfl.methods.registry import Method
+from btfl.storage import write_atomically
 
 TRACED = ("e", "log_tau", "log_tau_hat", "event", "a", "b", "local_entropy", "global_entropy", "lambda_s")
 """What a method may say of a sample; NaN where it does not."""
@@ -94,7 +95,4 @@ def sample_rows(predictions: Iterable[Predictions], constants: Mapping[str, Any]
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write Parquet atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    frame.to_parquet(temporary, index=False, compression="zstd")
-    temporary.replace(path)
+    write_atomically(path, frame.to_parquet(index=False, compression="zstd"))
