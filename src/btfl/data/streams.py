@@ -70,7 +70,7 @@ class Stream:
 
 def make_manifest(source: Source, partition: Partition, settings: StreamSettings, seed: int) -> Manifest:
     """Draw every client's five streams."""
-    domain = source.shifted if settings.use_domain else None
+    domain = source.shifted
     by_class, left_out = None, 0
     if domain is not None:
         # An image of the other domain that is in the pool too may have been trained on.
