@@ -23,8 +23,7 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 from btfl.errors import InputError, UnknownNameError
 
 _KEY = "knob"
-LIMITS = ("least", "most", "above", "below")
-"""The ends of a range: the first two belong to it, the others do not."""
+_LIMITS = ("least", "most", "above", "below")
 Choices = Callable[[], Iterable[str]]
 
 
@@ -83,7 +82,7 @@ class Knob:
 
     @classmethod
     def of(cls, name: str, hint: Any, default: Any, help: str, choices: Sequence[str] = (), **limits: Any) -> Self:  # noqa: A002
-        """Make a knob from a field's type as it is annotated: ``int | None``, ``Literal["a", "b"]``, ``tuple[str, ...]``."""
+        """Make a knob from a field's annotation: ``int | None``, ``Literal["a", "b"]``, ``tuple[str, ...]``."""
         kind, optional = _without_none(hint)
         choices = tuple(choices) or (get_args(kind) if get_origin(kind) is Literal else ())
         base = get_origin(kind) or kind
@@ -185,7 +184,7 @@ def _knobs(cls: type[Settings]) -> tuple[Knob, ...]:
         declared: _Declared = each.metadata.get(_KEY) or _Declared("", None, None, None, None, None)
         choices = () if declared.choices is None else tuple(declared.choices())
         default = each.default_factory() if each.default_factory is not MISSING else each.default
-        limits = {limit: getattr(declared, limit) for limit in LIMITS}
+        limits = {limit: getattr(declared, limit) for limit in _LIMITS}
         found.append(Knob.of(each.name, hints[each.name], default, declared.help, choices, **limits))
     return tuple(found)
 

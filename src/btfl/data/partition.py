@@ -34,11 +34,11 @@ class PartitionSettings(Settings):
     title: ClassVar[str] = "the partition"
 
     clients: int = knob(20, "Number of clients.", least=2)
-    kind: Kind = knob("dirichlet", "How images are divided among clients: by label, equally, or by domain.")
+    kind: Kind = knob("dirichlet", "How images are divided among the clients.")
     alpha: float = knob(0.1, "Dirichlet parameter: the smaller it is, the more the clients' labels differ.", above=0)
     shards: int = knob(2, "Runs of equal labels that a client gets, where the partition is by shards.", least=1)
     split: Split = knob(
-        "honest", "Split once (honest), or again every round as published, which tests on training images (redrawn)."
+        "honest", "Split each client once, or again every round as published, which tests on training images."
     )
 
 

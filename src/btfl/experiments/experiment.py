@@ -10,12 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from btfl.data.partition import Kind, PartitionSettings, Split
 from btfl.data.streams import StreamSettings
 from btfl.experiments.fields import checked, knobs_of, setting
-from btfl.experiments.files import BESIDE, read_preset
 from btfl.knobs import Knob
 from btfl.methods.registry import find_method
 from btfl.recipes.settings import TrainingSettings
-
-__all__ = ["DEFAULT_METHODS", "Experiment", "make_experiment", "read_preset"]
 
 _SEEDS_APART = 1_000_000  # a draw of the streams must not be that of another seed
 DEFAULT_METHODS = ("fedavg", "fedavg-ft", "personal", "btfl", "btfl-release", "oracle")
@@ -101,4 +98,4 @@ class Experiment(BaseModel):
 
 def make_experiment(values: dict[str, Any]) -> Experiment:
     """Make an experiment from what a person wrote; every mistake is an error that says what would be right."""
-    return checked(Experiment, values, "an experiment", BESIDE).check()
+    return checked(Experiment, values, "an experiment").check()

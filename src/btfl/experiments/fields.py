@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -38,13 +38,12 @@ def knobs_of(model: type[BaseModel]) -> tuple[Knob, ...]:
     return tuple(found)
 
 
-def checked(model: type[Model], values: Mapping[str, Any], of: str, known: Iterable[str] = ()) -> Model:
+def checked(model: type[Model], values: Mapping[str, Any], of: str) -> Model:
     """Make the model from what a person wrote; the first mistake is an error that says what would be right.
 
     Parameters
     ----------
     of : what the values are settings of, for error messages
-    known : further names that the same person may write elsewhere, to find the nearest ones
     """
     try:
         return model(**values)
@@ -52,7 +51,7 @@ def checked(model: type[Model], values: Mapping[str, Any], of: str, known: Itera
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise UnknownNameError(f"setting of {of}", name, [*model.model_fields, *known]) from None
+            raise UnknownNameError(f"setting of {of}", name, model.model_fields) from None
         for each in knobs_of(model):
             if each.name == name:
                 each.check(first["input"])

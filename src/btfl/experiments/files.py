@@ -11,6 +11,7 @@ have what ``ExperimentFile`` lists. Files that come with btfl are in the folders
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from btfl.errors import InputError, StorageError, UnknownNameError
+from btfl.experiments.experiment import Experiment
 from btfl.experiments.fields import checked
 
 _SUFFIX = ".toml"
@@ -30,14 +32,14 @@ class ExperimentFile(BaseModel):
     ({'model': 'cnn'}, {'model': 'resnet20'}, {'model': 'cct4'})
     """
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True)
 
     name: str
     values: dict[str, Any] = Field(description="Settings of the experiment.")
     title: str = Field("", description="What it shows, in a line.")
     paper: str = Field("", description="The table or figure of the paper that it is for.")
-    seeds: list[int] = Field([], description="Random seeds to run it with.")
-    runs: list[dict[str, Any]] = Field([{}], description="Settings that each run changes.", min_length=1)
+    seeds: tuple[int, ...] = Field((), description="Random seeds to run it with.")
+    runs: tuple[dict[str, Any], ...] = Field(({},), description="Settings that each run changes.", min_length=1)
     speed: bool = Field(False, description="Whether adapting is timed too.")
     drawing: bool = Field(False, description="Whether it is a drawing, with nothing to run.")
 
@@ -48,8 +50,7 @@ class ExperimentFile(BaseModel):
         return {**self.values, **self.runs[0], **({"seed": self.seeds[0]} if self.seeds else {})}
 
 
-BESIDE = tuple(name for name in ExperimentFile.model_fields if name not in ("name", "values"))
-"""What a file may have beside the settings of an experiment."""
+_BESIDE = tuple(name for name in ExperimentFile.model_fields if name not in ("name", "values"))
 
 
 def experiment_names() -> list[str]:
@@ -71,8 +72,12 @@ def read_experiment(name: str | Path) -> ExperimentFile:
         raise StorageError(f"{path} does not exist{hint}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
-    beside = {key: content.pop(key) for key in BESIDE if key in content}
-    return checked(ExperimentFile, {"name": path.stem, "values": content, **beside}, str(path))
+    beside = {key: content.pop(key) for key in _BESIDE if key in content}
+    found = checked(ExperimentFile, {"name": path.stem, "values": content, **beside}, str(path))
+    _check_names(path, content, [*Experiment.model_fields, *_BESIDE])
+    for run in found.runs:
+        _check_names(path, run, Experiment.model_fields)
+    return found
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -80,6 +85,12 @@ def read_preset(name: str) -> dict[str, Any]:
     if name not in _shipped():
         raise UnknownNameError("preset", name, experiment_names())
     return read_experiment(name).first()
+
+
+def _check_names(path: Path, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"setting in {path}", name, known)
 
 
 def _shipped() -> dict[str, Path]:

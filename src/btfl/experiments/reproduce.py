@@ -46,7 +46,7 @@ def plan(file: ExperimentFile, scale: float, instead: Substitution | None = None
     first = file.first()  # or an error, if there is nothing to run
     if not 0 < scale <= 1:
         raise InputError(f"--scale is above 0 and at most 1, the paper's size; not {scale}")
-    instead, all_seeds = instead or Substitution(), file.seeds or [first.get("seed", 0)]
+    instead, all_seeds = instead or Substitution(), file.seeds or (first.get("seed", 0),)
     seeds = all_seeds[: max(1, round(scale * len(all_seeds)))]
     sources: dict[str, Source] = {}
     found: list[Experiment] = []
