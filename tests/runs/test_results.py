@@ -13,7 +13,8 @@ import pytest
 from btfl.bench.run import BenchRun, run_bench
 from btfl.data.manifest import SWITCHING
 from btfl.data.streams import STREAMS
-from btfl.experiments.experiment import make_experiment, read_preset
+from btfl.experiments.experiment import make_experiment
+from btfl.experiments.files import read_preset
 from btfl.report.cost import cost_tables
 from btfl.report.groups import group_runs
 from btfl.runs.costs import read_costs

@@ -11,7 +11,8 @@ import pytest
 from btfl.bench.run import BenchRun, run_bench
 from btfl.cli.collect import collect
 from btfl.errors import InputError, StorageError, UnknownNameError
-from btfl.experiments.experiment import Experiment, make_experiment, read_preset
+from btfl.experiments.experiment import Experiment, make_experiment
+from btfl.experiments.files import read_preset
 from btfl.runs.checkpoint import RunFolder
 from btfl.storage import read_json, write_json
 from btfl.zoo import start

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl.data.duplicates import first_copies
 from btfl.data.source import Labels, Source
-from btfl.errors import InputError, UnknownNameError
+from btfl.errors import InputError
+from btfl.knobs import Settings, knob
 from btfl.randomness import generator
 
 Indices = NDArray[np.int64]
@@ -27,29 +28,18 @@ SHARES = (0.6, 0.2, 0.2)
 
 
 @dataclass(frozen=True)
-class PartitionSettings:
-    """How the pool is dealt."""
+class PartitionSettings(Settings):
+    """How the images are divided among the clients."""
 
-    clients: int = 20
-    kind: Kind = "dirichlet"
-    alpha: float = 0.1
-    """Dirichlet: the smaller, the more a client's label mix differs from the others'."""
-    shards: int = 2
-    """Shards: how many runs of equal labels a client gets."""
-    split: Split = "honest"
-    """``honest``: split once. ``redrawn``: the published procedure, which draws the split anew every round and so
-    tests on images it trained on in other rounds; for comparison only."""
+    title: ClassVar[str] = "the partition"
 
-    def __post_init__(self) -> None:
-        for name, choices in (("kind", get_args(Kind)), ("split", get_args(Split))):
-            if getattr(self, name) not in choices:
-                raise UnknownNameError(f"partition {name}", str(getattr(self, name)), choices)
-        if self.clients < 2:
-            raise InputError(f"a federation needs at least 2 clients, not {self.clients}")
-        if not self.alpha > 0:
-            raise InputError(f"the Dirichlet's alpha must be positive, not {self.alpha}")
-        if self.shards < 1:
-            raise InputError(f"each client needs at least one shard, not {self.shards}")
+    clients: int = knob(20, "Number of clients.", least=2)
+    kind: Kind = knob("dirichlet", "How images are divided among the clients.")
+    alpha: float = knob(0.1, "Dirichlet parameter: the smaller it is, the more the clients' labels differ.", above=0)
+    shards: int = knob(2, "Runs of equal labels that a client gets, where the partition is by shards.", least=1)
+    split: Split = knob(
+        "honest", "Split each client once, or again every round as published, which tests on training images."
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -87,7 +87,7 @@ def make_manifest(source: Source, partition: Partition, settings: StreamSettings
     >>> render(source, manifest, client=0)["synthetical"].images.shape
     (72, 8, 8, 1)
     """
-    domain = source.shifted if settings.use_domain else None
+    domain = source.shifted
     by_class, left_out = None, 0
     if domain is not None:
         # An image of the other domain that is in the pool too may have been trained on.
