@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from btfl.bench.run import train_recipe, training_folder
+from btfl.bench.run import train_recipe
 from btfl.cli.data import bring
 from btfl.cli.progress import Watcher
 from btfl.engines import FaultSettings
@@ -18,6 +18,7 @@ from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import load_data
 from btfl.recipes.registry import RECIPES
 from btfl.runs.checkpoint import RunFolder
+from btfl.runs.layout import RunFiles
 from btfl.runs.trained import TrainedFederation
 
 
@@ -48,7 +49,7 @@ def train_and_show(
         except KeyboardInterrupt:
             console.print("Stopped. What is finished is kept: give the same command again to go on from there.")
             raise
-        _show(name, federation, training_folder(folder, name), console)
+        _show(name, federation, RunFiles(folder).training(name).folder, console)
 
 
 def _show(name: str, federation: TrainedFederation, folder: Path, console: Console) -> None:
