@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,28 @@ def load_version(path: Path) -> object:
     return record.get("version") if isinstance(record, dict) else None
 
 
+def read_described(
+    path: Path,
+    kind: str,
+    version: int,
+    needs: Sequence[str] = (),
+    otherwise: str = "Use the btfl that wrote it, or write it again",
+) -> dict[str, Any]:
+    """Read JSON that names its kind and version; ``otherwise`` says what to do if it is of no use.
+
+    ``needs`` are the entries it must have.
+    """
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("kind") != kind:
+        raise StorageError(f"{path} is not a {kind}")
+    if record.get("version") != version:
+        found = record.get("version")
+        raise StorageError(f"{path} has format version {found!r}; this btfl reads version {version}. {otherwise}")
+    if missing := [name for name in needs if name not in record]:
+        raise StorageError(f"{path} is incomplete: it lacks {', '.join(missing)}. {otherwise}")
+    return record
+
+
 def load_record(folder: Path, name: str, kind: str, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Load what ``save_record`` saved, as fields and arrays.
 
@@ -143,14 +165,7 @@ def load_record(folder: Path, name: str, kind: str, version: int) -> tuple[dict[
     path = folder / f"{name}.json"
     if not path.exists():
         raise StorageError(f"no {kind} in {folder}: {path.name} is missing")
-    record = read_json(path)
-    if not isinstance(record, dict) or record.get("kind") != kind:
-        raise StorageError(f"{path} is not a {kind}")
-    if record.get("version") != version:
-        raise StorageError(
-            f"{path} has format version {record.get('version')!r}; this btfl reads version {version}. "
-            "Use the btfl that wrote it, or write it again"
-        )
+    record = read_described(path, kind, version)
     tensors = record.get("tensors")
     if not isinstance(tensors, str) or Path(tensors).name != tensors or not isinstance(record.get("fields"), dict):
         raise StorageError(f"{path} is damaged: it does not name its tensors and fields")
