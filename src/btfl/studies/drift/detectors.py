@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from btfl.core.bundle import ClientBundle
 from btfl.core.softmax import entropy, log_softmax
 from btfl.errors import InputError, UnknownNameError
-from btfl.methods.btfl.method import BayesianAdapter, Trace
-from btfl.methods.coherent.method import CoherentAdapter, CoherentTrace
+from btfl.methods.base import Trace
+from btfl.methods.btfl import Btfl
+from btfl.methods.coherent import Coherent
 from btfl.methods.heads import probabilities
 
 Floats = NDArray[np.float64]
@@ -214,22 +215,20 @@ def river() -> Any:
     return importlib.import_module("river.drift")
 
 
-def _coherent(bundle: ClientBundle, features: Floats) -> CoherentTrace:
-    adapter = CoherentAdapter(bundle)
+def _coherent(bundle: ClientBundle, features: Floats) -> Trace:
+    adapter = Coherent(bundle)
     adapter.predict(features)
     return adapter.trace
 
 
 def _btfl(bundle: ClientBundle, features: Floats) -> Trace:
-    adapter = BayesianAdapter(bundle)
+    adapter = Btfl(bundle)
     adapter.predict(features)
     return adapter.trace
 
 
 def _training(bundle: ClientBundle) -> Floats:
-    if "train_features" not in bundle.statistics:
-        raise InputError("the bundle lacks the statistic 'train_features', which training leaves there; train it again")
-    return np.asarray(bundle.statistics["train_features"], dtype=np.float64)
+    return bundle.statistic("train_features")
 
 
 def _window_means(values: NDArray[Any]) -> Floats:

@@ -60,7 +60,7 @@ def measure_costs(
 
 def measure_run(evaluation: Evaluation, folder: Path, samples: int = 160, repeats: int = 3) -> list[Cost]:
     """Time a run's methods at batch 1 on images of client 0's own stream, and save the costs beside the results."""
-    names = [method.name for method in evaluation.methods if not issubclass(method.adapter_class(), Oracle)]
+    names = [method.name for method in evaluation.methods if not issubclass(method.method, Oracle)]
     clients = {recipe: federation.client(0) for recipe, federation in evaluation.federations.items()}
     images = render(evaluation.source, evaluation.manifest, 0)["original_ind"].images[:samples]
     first = next(iter(clients.values()))
@@ -160,7 +160,7 @@ def _run_alone(name: str, client: DeployedClient) -> float | None:
 
 
 def _is_slow(name: str) -> bool:
-    return name not in ONNX_PATHS and find_method(name).adapter_class().takes == "images"
+    return name not in ONNX_PATHS and find_method(name).method.takes == "images"
 
 
 def _recipe(name: str) -> str:
