@@ -25,6 +25,7 @@ from btfl.methods.coherent.method import CoherentAdapter
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.models.forward import extract
 from btfl.randomness import generator
+from btfl.runs.layout import RunFiles
 from btfl.runs.saved import load_run
 from btfl.runs.trained import TrainedFederation
 
@@ -73,7 +74,7 @@ class Federation:
 def load(run: Path, recipe: str) -> Federation:
     """Load a finished run, and look at every client's validation images through its network."""
     experiment = Experiment.model_validate(load_run(run).record["experiment"])
-    trained, data = TrainedFederation.load(run / "training" / recipe / "final"), load_data(experiment)
+    trained, data = TrainedFederation.load(RunFiles(run).training(recipe).final.folder), load_data(experiment)
     parts = []
     for number in range(len(data)):
         images, rng = data.of(number, experiment.training_settings().rounds).validation, generator(0, "shifts", number)

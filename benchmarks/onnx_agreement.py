@@ -22,9 +22,9 @@ import onnxruntime
 import torch
 
 from btfl import BayesianAdapter, ClientBundle
+from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.registry import load_source
 from btfl.data.streams import StreamSettings, make_manifest, render
 from btfl.data.subset import take
 from btfl.engines.federation import train_federation

@@ -12,7 +12,7 @@ import pytest
 import btfl.bench.evaluate as evaluation_module
 from btfl.bench.evaluate import evaluate_client
 from btfl.bench.run import BenchRun, run_bench
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, Manifest, Stream, render
 from btfl.errors import InputError

@@ -16,6 +16,7 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from btfl import BayesianAdapter, ClientBundle
+from btfl.core.summary import Summary
 from btfl.errors import TooFewClientsError
 from btfl.flower.exchange import LocalView, add_btfl, exchange
 from btfl.flower.messages import pack_result
@@ -63,7 +64,9 @@ def test_every_client_ends_with_a_bundle(
 
 def lying(question: Message, answer: Message) -> Message:
     sums = {name: array.numpy() for name, array in answer.content.array_records["upload"].items()}
-    return Message(pack_result(Description({**sums, "class_counts": -sums["class_counts"]})), reply_to=question)
+    return Message(
+        pack_result(Description(Summary({**sums, "class_counts": -sums["class_counts"]}))), reply_to=question
+    )
 
 
 def test_a_client_whose_numbers_cannot_be_is_left_out(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from btfl import __version__
@@ -47,7 +46,7 @@ def describe_run(
             "shift": manifest.shift_name,
             "shift_fingerprint": manifest.shift_fingerprint,
         },
-        "streams": {"hash": manifest.hash, "seed": manifest.seed, **asdict(manifest.settings)},
+        "streams": {"hash": manifest.hash, "seed": manifest.seed, **manifest.settings.as_dict()},
         "notes": [*experiment.notes, *source.notes, *notes],
         "methods": [_describe_method(method, experiment.test_batch) for method in methods],
     }

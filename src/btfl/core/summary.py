@@ -169,12 +169,8 @@ class Summary:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Summary:
         """Return the summary of arrays that were received or loaded; a missing or unknown name is refused."""
-        known = [one.name for one in STATISTICS]
-        if missing := [name for name in known if name not in arrays]:
-            raise InputError(f"{missing[0]} is missing")
-        if unknown := sorted(set(arrays) - set(known)):
-            raise InputError(f"{unknown[0]} is not asked for")
-        return cls({name: arrays[name] for name in known})
+        _check_names(arrays)
+        return cls({one.name: arrays[one.name] for one in STATISTICS})
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return the statistics by name, for sending and saving."""
@@ -204,8 +200,11 @@ class Summary:
 
         ``exact=False`` is for sums with noise: then only shapes and finite values are asked for.
         """
+        _check_names(self.arrays)
         for one in STATISTICS:
             array, shape = self.arrays[one.name], one.shape(classes, dimensions)
+            if array.dtype.kind != "f":
+                raise InputError(f"{one.name} is not an array of floating-point numbers")
             if array.shape != shape:
                 raise InputError(f"{one.name} has the shape {array.shape}, not {shape}")
             if not np.isfinite(array).all():
@@ -281,3 +280,11 @@ class Summary:
             f"Summary({self.clients} client{'s' * (self.clients != 1)}, {self.samples:,} samples, "
             f"{self.classes} classes, {self.dimensions} dimensions, {copies})"
         )
+
+
+def _check_names(arrays: Mapping[str, Floats]) -> None:
+    known = [one.name for one in STATISTICS]
+    if missing := [name for name in known if name not in arrays]:
+        raise InputError(f"{missing[0]} is missing")
+    if unknown := sorted(set(arrays) - set(known)):
+        raise InputError(f"{unknown[0]} is not asked for")

@@ -73,3 +73,14 @@ def unpack(name: str, value: Any) -> NDArray[np.float32]:
     if not np.isfinite(array).all():
         raise InputError(f"{name} in the state holds NaN or infinite values")
     return array
+
+
+def read_memory(state: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Return the numbers of a saved memory, each within its range; ``seen`` counts samples and is always there."""
+    check_keys(state, (*ranges, "seen"))
+    count("seen", state["seen"])
+    for name, (least, most) in ranges.items():
+        value = state[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise InputError(f"the state is out of range: {name} lies between {least:g} and {most:g}, not {value!r}")
+    return {name: float(state[name]) for name in ranges}

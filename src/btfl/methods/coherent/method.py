@@ -30,7 +30,6 @@ from btfl.methods.coherent.evidence import EVIDENCES
 from btfl.methods.coherent.memory import MEMORIES
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.coherent.weight import WEIGHTS
-from btfl.methods.state import check_keys, count
 
 Floats = NDArray[np.float64]
 _LOCAL, _FEDAVG, _GENERATIVE = range(3)  # places in ``heads``
@@ -147,10 +146,8 @@ class Coherent(Method):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        check_keys(state, self.state)
-        seen = count("seen", state["seen"])
         self._memory.restore(state)
-        self._seen, self._found = seen, None
+        self._seen, self._found = int(state["seen"]), None
 
     def reset(self) -> None:
         """Forget the stream."""

@@ -27,6 +27,7 @@ from btfl.methods.registry import Method, find_method
 from btfl.models.forward import extract
 from btfl.randomness import generator
 from btfl.runs.client import DeployedClient
+from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows
 from btfl.runs.saved import load_run
 from btfl.runs.trained import TrainedFederation
@@ -168,13 +169,13 @@ def open_run(folder: str | Path, methods: Sequence[str] = FEATURE_METHODS, root:
     experiment = make_experiment(dict(load_run(folder).experiment))
     federations = {}
     for recipe in needed_recipes(chosen):
-        place = folder / "training" / recipe / "final"
-        if not place.exists():
+        place = RunFiles(folder).training(recipe).final
+        if not place.record.exists():
             raise StorageError(
                 f"{folder} has no federation trained with the recipe '{recipe}': choose other methods, or run "
                 "`btfl bench` with a method that needs it"
             )
-        federations[recipe] = TrainedFederation.load(place)
+        federations[recipe] = TrainedFederation.load(place.folder)
     return Evaluation(load_data(experiment, root).source, Manifest.load(folder), federations, chosen)
 
 
