@@ -32,7 +32,7 @@ from btfl.engines.faults import FaultSettings, check_description, check_update
 from btfl.recipes import TrainingSettings
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.recipes.registry import RECIPES, make_recipe
-from btfl.studies.speed.clients import CLASSES, IMAGE_SHAPE, made_up_images
+from btfl.studies.speed.clients import CLASSES, IMAGE_SHAPE, synthetic_images
 
 MODELS = ("cnn", "resnet20", "cct4")
 FEW, MANY = 20, 40  # images of the two clients whose bundles are compared
@@ -73,7 +73,7 @@ def exchange(recipe_name: str, model: str) -> Exchange:
 
 
 def _client(images: int) -> ClientData:
-    part = LabelledImages(made_up_images(images, "scale"), np.arange(images) % CLASSES)
+    part = LabelledImages(synthetic_images(images, "scale"), np.arange(images) % CLASSES)
     return ClientData(0, part, part)
 
 

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 from btfl.errors import InputError, UnknownNameError
 
 _KEY = "knob"
+_LIMITS = ("least", "most", "above", "below")
 Choices = Callable[[], Iterable[str]]
 
 
@@ -78,6 +79,15 @@ class Knob:
     most: float | None = None
     above: float | None = None
     below: float | None = None
+
+    @classmethod
+    def of(cls, name: str, hint: Any, default: Any, help: str, choices: Sequence[str] = (), **limits: Any) -> Self:  # noqa: A002
+        """Make a knob from a field's annotation: ``int | None``, ``Literal["a", "b"]``, ``tuple[str, ...]``."""
+        kind, optional = _without_none(hint)
+        choices = tuple(choices) or (get_args(kind) if get_origin(kind) is Literal else ())
+        base = get_origin(kind) or kind
+        base = type(choices[0]) if choices else dict if base in (dict, Mapping) else base
+        return cls(name, base, default, help, optional, choices, **limits)
 
     @property
     def range(self) -> str:
@@ -171,16 +181,11 @@ def _knobs(cls: type[Settings]) -> tuple[Knob, ...]:
     hints = get_type_hints(cls)
     found = []
     for each in fields(cls):  # type: ignore[arg-type]
-        kind, optional = _without_none(hints[each.name])
         declared: _Declared = each.metadata.get(_KEY) or _Declared("", None, None, None, None, None)
-        choices = get_args(kind) if get_origin(kind) is Literal else ()
-        if declared.choices is not None:
-            choices = tuple(declared.choices())
+        choices = () if declared.choices is None else tuple(declared.choices())
         default = each.default_factory() if each.default_factory is not MISSING else each.default
-        base = get_origin(kind) or kind
-        base = type(choices[0]) if choices else dict if base in (dict, Mapping) else base
-        limits = (declared.least, declared.most, declared.above, declared.below)
-        found.append(Knob(each.name, base, default, declared.help, optional, choices, *limits))
+        limits = {limit: getattr(declared, limit) for limit in _LIMITS}
+        found.append(Knob.of(each.name, hints[each.name], default, declared.help, choices, **limits))
     return tuple(found)
 
 

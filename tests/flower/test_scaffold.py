@@ -12,7 +12,8 @@ import pytest
 
 from btfl.engines import FaultSettings
 from btfl.errors import BtflError, StorageError, UnknownNameError
-from btfl.experiments.experiment import make_experiment, read_preset
+from btfl.experiments.experiment import make_experiment
+from btfl.experiments.files import read_preset
 from btfl.flower import need_flower
 from btfl.flower.scaffold import write_app
 from btfl.flower.task import FlowerTask, Value

@@ -14,7 +14,8 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'btfl[flowe
 from btfl import ClientBundle
 from btfl.engines import FaultSettings, LocalEngine, train_federation
 from btfl.errors import InputError
-from btfl.experiments.experiment import make_experiment, read_preset
+from btfl.experiments.experiment import make_experiment
+from btfl.experiments.files import read_preset
 from btfl.flower.simulation import FlowerSimulation
 from btfl.flower.task import FlowerTask
 from btfl.runs.trained import TrainedFederation

@@ -1,4 +1,4 @@
-"""The command line. Everything heavy is imported by the command that needs it, so that ``--help`` is quick."""
+"""The command line: one file a command. Each imports what is heavy when it is used, so that ``--help`` is quick."""
 
 from __future__ import annotations
 

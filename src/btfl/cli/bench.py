@@ -1,85 +1,54 @@
-"""Running a benchmark in a terminal: progress while it works, the table when it is done."""
+"""``btfl bench``: train what the methods need, and compare them."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from btfl.bench.run import BenchRun, run_bench
-from btfl.cli.data import bring
-from btfl.cli.progress import Watcher
-from btfl.cli.report import show_report
-from btfl.engines import FaultSettings
-from btfl.engines.base import Engine
-from btfl.errors import InputError
-from btfl.experiments.experiment import Experiment
-from btfl.methods.registry import METHODS
-from btfl.zoo.start import find_start
+from btfl.cli import completion, options
 
-
-def run_and_show(
-    experiment: Experiment,
-    folder: Path,
-    workers: int,
-    engine: Engine | None = None,
-    faults: FaultSettings | None = None,
-    *,
-    tensorboard: bool = False,
-    start: str | None = None,
-) -> BenchRun:
-    """Run, with a progress bar; then print the table and where the report is."""
-    console = Console()
-    run = run_with_progress(experiment, folder, workers, console, engine, faults, tensorboard=tensorboard, start=start)
-    show_report([folder], folder, console)
-    return run
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="START",
+        help="Train nothing: start from `zoo:NAME` or the folder of a finished run.",
+        autocompletion=completion.completing(completion.zoo_entries),
+    ),
+]
 
 
-def run_with_progress(
-    experiment: Experiment,
-    folder: Path,
-    workers: int,
-    console: Console,
-    engine: Engine | None = None,
-    faults: FaultSettings | None = None,
-    *,
-    tensorboard: bool = False,
-    start: str | None = None,
-) -> BenchRun:
-    """Run, with a progress bar; ``start`` is where trained weights are taken from, as typed."""
-    if start is not None and Path(start).resolve() == folder.resolve():
-        raise InputError(f"a run from {start} needs another folder for its results: name one with --out")
-    if experiment.root is None:
-        bring(experiment.dataset)
-    with Watcher(console) as watcher:
-        return run_bench(
-            experiment,
-            folder,
-            workers=workers,
-            engine=engine,
-            watch=watcher,
-            faults=faults,
-            tensorboard=tensorboard,
-            start=None if start is None else find_start(start),
-        )
+def bench(
+    context: typer.Context,
+    out: options.Out = None,
+    workers: options.Workers = options.DEFAULT_WORKERS,
+    device: options.Device = "cpu",
+    start: Start = None,
+    tensorboard: options.TensorBoard = False,
+) -> None:
+    """Compare methods on the five streams of every client; train what they need.
 
+    An experiment comes with btfl or is read from a TOML file; options change single settings of it. A run that was
+    interrupted continues where it stopped. With `--from` nothing is trained: the experiment and the weights are those
+    of an entry of the zoo (`btfl zoo list`) or of another run, and a file or options choose methods and streams.
 
-def show_methods() -> None:
-    """List the registry."""
-    console = Console(highlight=False)
-    for method in METHODS.values():
-        adapter = method.adapter_class()
-        console.print(f"[bold]{method.name}[/bold]  {method.title}: {adapter.summary}")
-        parameters = list(inspect.signature(adapter.__init__).parameters.values())[2:]
-        settings = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-        settings.update(method.settings)
-        told = ", ".join(f"{key} = {value}" for key, value in settings.items()) or "none"
-        console.print(
-            f"    paper: {adapter.paper or 'none'}\n    trains: {method.trained_with}; sees: {adapter.takes}; "
-            f"settings: {told}",
-            markup=False,
-        )
-    console.print(
-        "\nA method of your own: --method my_module:MyAdapter; change settings with name\\[setting=value,...]."
-    )
+    Examples:
+
+    `btfl bench quick`
+
+    `btfl bench --from runs/quick --method btfl --method "btfl[prune_above=5]" --out runs/lambda`
+
+    `btfl bench --dataset arrays --root mine.npz --model cnn --clients 10 --rounds 20`
+
+    `btfl bench demo --method btfl --method "btfl[count=after]" --method my_module:MyAdapter`
+    """
+    from btfl.cli.collect import collect, collect_faults
+    from btfl.cli.show import run_and_show
+    from btfl.engines import LocalEngine
+
+    chosen, faults = collect(context.obj), collect_faults(context.obj)
+    name = chosen.name if start is None else f"{chosen.name}-from-{Path(start.partition(':')[2] or start).name}"
+    folder, engine = out or Path("runs") / name, LocalEngine(workers, device)
+    run_and_show(chosen, folder, workers, engine, faults, tensorboard=tensorboard, start=start)

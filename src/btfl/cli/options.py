@@ -1,48 +1,126 @@
-"""Options that several commands share, so that they are called and explained the same everywhere."""
+"""Options that several commands share, and options made from knobs: the same name and meaning everywhere."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperArgument, TyperOption
+
+from btfl.cli import completion
+from btfl.cli.completion import Complete, completing
+from btfl.knobs import Knob
 
 DEFAULT_WORKERS = min(os.cpu_count() or 1, 8)
 
-# An experiment: where it is written down, and single settings of it.
-ExperimentFile = Annotated[
-    Path | None, typer.Argument(metavar="[EXPERIMENT.toml]", help="An experiment written down as TOML.")
-]
-Preset = Annotated[str | None, typer.Option(help="An experiment that comes with btfl: demo, quick, ...")]
-Dataset = Annotated[str | None, typer.Option(help="The dataset; see `btfl data list`.")]
-Root = Annotated[Path | None, typer.Option(help="Where the dataset is, if not in the cache.")]
-Shift = Annotated[str | None, typer.Option(help="The other domain: a name, a file, or `none`.")]
-Model = Annotated[str | None, typer.Option(help="cnn, resnet20, cct4, mlp, or your own `module:Factory`.")]
-Clients = Annotated[int | None, typer.Option(help="How many clients.")]
-Alpha = Annotated[float | None, typer.Option(help="Dirichlet parameter: the smaller, the more clients differ.")]
-Rounds = Annotated[int | None, typer.Option(help="Rounds of training.")]
-Split = Annotated[str | None, typer.Option(help="honest, or redrawn (the published, leaking procedure).")]
-Methods = Annotated[list[str] | None, typer.Option(help="A method to compare; may be given several times.")]
-Seed = Annotated[int | None, typer.Option(help="What every random choice follows from.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, `training.batch=64` say."),
-]
-
-# How and where it runs.
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the run is kept.")]
 Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to train and evaluate with.")]
 Device = Annotated[
-    str, typer.Option(help="Train on: cpu, cuda, or auto (a GPU if there is one). Only cpu repeats to the byte.")
-]
-MinShare = Annotated[float, typer.Option(help="Stop if fewer than this share of the clients asked can answer.")]
-TimeLimit = Annotated[float, typer.Option(help="Seconds a client has for an answer.")]
-SmallestCohort = Annotated[
-    int, typer.Option(min=2, help="Never send out sums over fewer clients' data than this; see docs/privacy.md.")
-]
-From = Annotated[
-    str | None,
-    typer.Option("--from", metavar="START", help="Train nothing: start from `zoo:NAME` or a finished run's folder."),
+    str,
+    typer.Option(
+        help="Train on cpu, cuda, or auto (a GPU if there is one). Only cpu repeats to the byte.",
+        autocompletion=completing(lambda: ("cpu", "cuda", "auto")),
+    ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write each round's metrics for TensorBoard.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")]
+
+_METAVARS = {bool: "[true|false]", int: "INTEGER", float: "NUMBER", Path: "PATH"}
+_OTHER_FLAGS = {"methods": "--method"}
+_COMPLETIONS: dict[str, Complete] = {
+    "dataset": completing(completion.datasets),
+    "model": completing(completion.models),
+    "methods": completing(completion.methods),
+}
+
+
+def experiment_options() -> list[click.Parameter]:
+    """Return what chooses and changes an experiment: its name or file, and an option for each of its settings.
+
+    Tables and lists other than methods are left to ``--set``, but for the rounds of training.
+    """
+    from btfl.experiments.experiment import Experiment
+    from btfl.recipes.settings import TrainingSettings
+
+    panel = "Experiment"
+    (rounds,) = (each for each in TrainingSettings.knobs() if each.name == "rounds")
+    single = [each for each in Experiment.knobs() if each.type not in (dict, tuple) or each.name in _OTHER_FLAGS]
+    return [
+        TyperArgument(
+            param_decls=["experiment"],
+            required=False,
+            metavar="[EXPERIMENT]",
+            help="An experiment that comes with btfl, for example quick or table2, or a TOML file.",
+            autocompletion=completing(completion.experiments),
+        ),
+        TyperOption(
+            param_decls=["--preset"],
+            metavar="NAME",
+            help="The same, for one that comes with btfl: demo, quick, ...",
+            autocompletion=completing(completion.presets),
+            rich_help_panel=panel,
+        ),
+        *(knob_option(each, panel, None, _default(each)) for each in single),
+        knob_option(rounds, panel, None, "the model's"),
+        TyperOption(
+            param_decls=["changes", "--set"],
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Any other setting, for example `training.batch=64`. May be repeated.",
+            autocompletion=completing(completion.settings),
+            rich_help_panel=panel,
+        ),
+    ]
+
+
+def fault_options(names: tuple[str, ...]) -> list[click.Parameter]:
+    """Return the options for these settings of ``FaultSettings``."""
+    from btfl.engines.faults import FaultSettings
+
+    return [knob_option(each, None, each.default) for each in FaultSettings.knobs() if each.name in names]
+
+
+def knob_option(knob: Knob, panel: str | None, default: Any, shown: str | bool = True) -> TyperOption:
+    """Make the option of a setting: its type, range and meaning are the knob's.
+
+    Parameters
+    ----------
+    panel : the panel of the help it stands in
+    default : its value if it is not given
+    shown : what the help shows as its default; True: the default
+    """
+    several = knob.type is tuple
+    more = f" One of {', '.join(knob.choices)}." if knob.choices else " May be repeated." if several else ""
+    return TyperOption(
+        param_decls=[knob.name, _OTHER_FLAGS.get(knob.name, f"--{knob.name.replace('_', '-')}")],
+        type=_click_type(knob),
+        metavar="NAME" if knob.choices else _METAVARS.get(knob.type),
+        multiple=several,
+        default=default,
+        show_default=shown,
+        help=knob.help + more,
+        autocompletion=_COMPLETIONS.get(knob.name),
+        rich_help_panel=panel,
+    )
+
+
+def _click_type(knob: Knob) -> click.ParamType:
+    if knob.choices:
+        return click.Choice(knob.choices)
+    if knob.type in (int, float):
+        low = knob.least if knob.above is None else knob.above
+        high = knob.most if knob.below is None else knob.below
+        kind = click.IntRange if knob.type is int else click.FloatRange
+        return kind(min=low, max=high, min_open=knob.above is not None, max_open=knob.below is not None)
+    return {bool: click.BOOL, Path: click.Path()}.get(knob.type, click.STRING)
+
+
+def _default(knob: Knob) -> str | bool:
+    if knob.default in (None, ""):
+        return False
+    if knob.type is bool:
+        return str(knob.default).lower()
+    return ", ".join(knob.default) if knob.type is tuple else str(knob.default)

@@ -1,27 +1,38 @@
-"""A report in a terminal: its main tables, and where the page is."""
+"""``btfl report``: a page of tables and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
-
-from btfl.report.build import write_report
-from btfl.report.terminal import terminal_table
+import typer
 
 
-def show_report(
-    folders: Sequence[Path], out: Path, console: Console, *, apart: bool = False, title: str | None = None
-) -> Path:
-    """Write the report; print the main tables, what must be said of them, and the page's path."""
-    written = write_report(folders, out, apart=apart, title=title)
-    for note in written.report.notes:
-        console.print(f"note: {note}", highlight=False, markup=False)
-    for table in (table for part in written.report.parts for table in part.tables if table.headline):
-        console.print(terminal_table(table))
-        for note in table.notes:
-            console.print(note, highlight=False, markup=False)
-        console.print()
-    console.print(f"Report: {written.page}", highlight=False, markup=False, soft_wrap=True)
-    return written.page
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the report is written.")
+    ] = None,
+    apart: Annotated[
+        bool,
+        typer.Option(
+            "--apart", help="Show runs of different datasets, splits or streams side by side, never averaged."
+        ),
+    ] = False,
+) -> None:
+    """Make a page with tables and figures from one or several runs.
+
+    Runs that differ in the seed alone are averaged; other models or heterogeneities are shown side by side; streams of
+    another kind are refused without `--apart`.
+
+    Examples:
+
+    `btfl report runs/demo`
+
+    `btfl report runs/seed-0 runs/seed-1 runs/seed-2 --out report`
+    """
+    from rich.console import Console
+
+    from btfl.cli.show import show_report
+
+    show_report(runs, out or (runs[0] if len(runs) == 1 else Path("report")), Console(), apart=apart)

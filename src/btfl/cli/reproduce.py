@@ -1,33 +1,68 @@
-"""Reproducing a table or figure in a terminal."""
+"""``btfl reproduce``: what a table or figure of the paper was made from."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from btfl.cli.bench import run_with_progress
-from btfl.cli.report import show_report
-from btfl.experiments.reproduce import Substitution, plan, read_reproduction, reproduction_names
-from btfl.studies.speed.measure import measure_run
-
-
-def show_list() -> None:
-    """Name every table and figure of the paper."""
-    console = Console(highlight=False, soft_wrap=True)
-    for name in reproduction_names():
-        found = read_reproduction(name)
-        ending = " (a drawing: nothing to run)" if found.drawing else ""
-        console.print(f"[bold]{name:<8}[/bold] {found.title}{ending}")
-    console.print("\nSmaller and without downloads: btfl reproduce table2 --scale 0.05 --dataset digits")
+from btfl.cli import completion, options
+from btfl.cli.completion import completing
 
 
-def reproduce_and_show(name: str, scale: float, instead: Substitution, out: Path | None, workers: int) -> None:
-    """Do every run that a table or figure needs, and make one report of them."""
-    console = Console()
-    found = read_reproduction(name)
-    experiments = plan(found, scale, instead)
-    folder = out or Path("runs") / (name if scale == 1 else f"{name}-scale-{scale:g}")
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="A table or figure of the paper, for example table2, or another experiment.",
+            autocompletion=completing(completion.reproductions),
+        ),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the tables and figures of the paper and exit.")] = False,
+    scale: Annotated[float, typer.Option(help="Share of the paper's rounds and images, above 0 and up to 1.")] = 1.0,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Dataset to use in place of the paper's.", autocompletion=completing(completion.datasets)),
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Where the dataset is, if not in the cache.")] = None,
+    shift: Annotated[str | None, typer.Option(help="The other domain: a name, a file, or `none`.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this method; may be repeated.", autocompletion=completing(completion.methods)),
+    ] = None,
+    out: options.Out = None,
+    workers: options.Workers = options.DEFAULT_WORKERS,
+) -> None:
+    """Make a table or figure of the paper again, at its size or smaller.
+
+    Whatever is not as in the paper, scale included, is shown in the output and in the report.
+
+    Examples:
+
+    `btfl reproduce --list`
+
+    `btfl reproduce table2 --scale 0.05 --dataset digits`
+    """
+    from rich.console import Console
+
+    from btfl.experiments.files import read_experiment
+    from btfl.experiments.reproduce import Substitution, plan, reproductions
+
+    if list_ or name is None:
+        console = Console(highlight=False, soft_wrap=True)
+        for each in reproductions():
+            ending = " (a drawing: nothing to run)" if each.drawing else ""
+            console.print(f"[bold]{each.name:<8}[/bold] {each.title}{ending}")
+        console.print("\nSmaller and without downloads: btfl reproduce table2 --scale 0.05 --dataset digits")
+        return
+    from btfl.cli.show import run_with_progress, show_report
+    from btfl.studies.speed.measure import measure_run
+
+    console, found = Console(), read_experiment(name)
+    experiments = plan(found, scale, Substitution(dataset, root, shift, tuple(method or ())))
+    folder = out or Path("runs") / (found.name if scale == 1 else f"{found.name}-scale-{scale:g}")
     for note in dict.fromkeys(note for experiment in experiments for note in experiment.notes):
         console.print(f"note: {note}", highlight=False, markup=False)
     folders = []
@@ -39,4 +74,4 @@ def reproduce_and_show(name: str, scale: float, instead: Substitution, out: Path
             measure_run(done.evaluation, run)
         folders.append(run)
     # The same figure may stand on several datasets (lambda_s does): side by side then, never averaged.
-    show_report(folders, folder, console, apart=True, title=f"{found.name}: {found.title}")
+    show_report(folders, folder, console, apart=True, title=f"{found.name}: {found.title}".rstrip(": "))

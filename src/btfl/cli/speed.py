@@ -24,10 +24,10 @@ def speed(
     memory: Annotated[bool, typer.Option(help="Also find each one's peak memory, in a process of its own.")] = True,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.json", help="Keep every number.")] = None,
 ) -> None:
-    """Time the methods at batch 1 and 32, image in and probabilities out, beside the bare forward pass.
+    """Time the methods at batch 1 and 32 beside the bare forward pass.
 
-    On one thread and on made-up images of CIFAR-10's size; some minutes for all of it. What to compare is the ratio to
-    the forward pass, not the seconds.
+    From image to probabilities, on one thread and on synthetic images of CIFAR-10's size; some minutes for all of it.
+    Compare the ratio to the forward pass, not the seconds.
 
     Examples:
 

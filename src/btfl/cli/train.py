@@ -3,58 +3,96 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from btfl.cli import options
+from btfl.cli import completion, options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from btfl.runs.trained import TrainedFederation
 
 
 def train(
     context: typer.Context,
-    experiment: options.ExperimentFile = None,
-    preset: options.Preset = None,
     recipe: Annotated[
         list[str] | None,
         typer.Option(
-            help="What is trained: fedavg (if you say nothing), balanced, fedrep, ttt, ttt-release; may be repeated."
+            help="Recipe to train, fedavg if none is given; may be repeated.",
+            autocompletion=completion.completing(completion.recipes),
         ),
     ] = None,
-    dataset: options.Dataset = None,
-    root: options.Root = None,
-    shift: options.Shift = None,
-    model: options.Model = None,
-    clients: options.Clients = None,
-    alpha: options.Alpha = None,
-    rounds: options.Rounds = None,
-    split: options.Split = None,
-    seed: options.Seed = None,
-    option: options.Settings = None,
     out: options.Out = None,
     workers: Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to train with.")] = (
         options.DEFAULT_WORKERS
     ),
     device: options.Device = "cpu",
-    min_share: options.MinShare = 0.5,
-    smallest_cohort: options.SmallestCohort = 2,
     tensorboard: options.TensorBoard = False,
 ) -> None:
-    """Train a federation and leave out the benchmark; `btfl bench` on the same folder then only evaluates.
+    """Train a federation without the benchmark.
 
-    A run that was interrupted goes on where it stopped, whatever stopped it: give the same words again. What happens
-    is written to `log.jsonl` beside the weights, a line of JSON for each round.
+    `btfl bench` on the same folder then only evaluates. A run that was interrupted continues where it stopped, whatever
+    stopped it: give the same command again. What happens is written to `log.jsonl` beside the weights, a line of JSON
+    for each round.
 
     Examples:
 
-    `btfl train --preset demo`
+    `btfl train demo`
 
-    `btfl train --preset quick --recipe fedavg --recipe balanced --out runs/mine --tensorboard`
+    `btfl train quick --recipe fedavg --recipe balanced --out runs/mine --tensorboard`
     """
-    from btfl.cli.collect import collect
-    from btfl.cli.training import train_and_show
-    from btfl.engines import FaultSettings, LocalEngine
+    from rich.console import Console
 
-    chosen = collect(context.params)
-    engine, faults = LocalEngine(workers, device), FaultSettings(min_share, smallest_cohort=smallest_cohort)
-    folder, recipes = out or Path("runs") / chosen.name, dict.fromkeys(recipe or ["fedavg"])
-    train_and_show(chosen, list(recipes), folder, engine, faults, tensorboard=tensorboard)
+    from btfl.bench.run import train_recipe
+    from btfl.cli.collect import collect, collect_faults
+    from btfl.cli.data import get_if_missing
+    from btfl.cli.progress import Watcher
+    from btfl.engines import LocalEngine
+    from btfl.engines.log import need_tensorboard
+    from btfl.errors import UnknownNameError
+    from btfl.experiments.load import load_data
+    from btfl.recipes.registry import RECIPES
+    from btfl.runs.layout import RunFiles
+
+    experiment, faults, engine = collect(context.obj), collect_faults(context.obj), LocalEngine(workers, device)
+    recipes, folder = list(dict.fromkeys(recipe or ["fedavg"])), out or Path("runs") / experiment.name
+    for name in recipes:
+        if name not in RECIPES:
+            raise UnknownNameError("recipe", name, RECIPES)
+    if tensorboard:
+        need_tensorboard()
+    if experiment.root is None:
+        get_if_missing(experiment.dataset)
+    data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
+    for name in recipes:
+        try:
+            with Watcher(console) as watcher:
+                federation = train_recipe(
+                    name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard
+                )
+        except KeyboardInterrupt:
+            console.print("Stopped. What is finished is kept: give the same command again to continue from there.")
+            raise
+        _show(name, federation, RunFiles(folder).training(name).folder, console)
+
+
+def _show(name: str, federation: TrainedFederation, folder: Path, console: Console) -> None:
+    """Print what training came to; clients without a bundle are an error."""
+    from btfl.errors import BtflError
+    from btfl.runs.checkpoint import RunFolder
+
+    if missing := [number for number, outcome in enumerate(federation.outcomes) if outcome is None]:
+        raise BtflError(
+            f"{name} is trained, but clients could not finish and have no bundle: {', '.join(map(str, missing))}. "
+            "What there is has been kept: start the run again to give them another chance"
+        )
+    metrics, rounds = RunFolder(folder).last_metrics(), federation.spec["settings"]["rounds"]
+    numbers = [
+        form.format(metrics[key])
+        for key, form in (("loss", "loss {:.4f}"), ("accuracy", "accuracy {:.1%}"))
+        if key in metrics
+    ]
+    console.print(f"{name}: {', '.join([f'{rounds} rounds', *numbers])}", markup=False)
+    console.print(f"  sha256 {federation.digest()}\n  folder {folder}", markup=False)

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Trained federations to start from: `btfl bench --from zoo:NAME` needs no training.",
-)
+from btfl.cli import options
+from btfl.cli.command import Commands
+
+app = Commands(help="Trained federations to start from: `btfl bench --from zoo:NAME` needs no training.")
 
 
 @app.command("list")
@@ -36,13 +35,13 @@ def list_() -> None:
 
 @app.command()
 def pack(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it: cifar10-cnn-dir0.1, say.")],
-    into: Annotated[Path, typer.Option(help="The zoo to put it in.")] = Path("src/btfl/zoo"),
+    run: options.Run,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, for example cifar10-cnn-dir0.1.")],
+    into: Annotated[Path, typer.Option(help="The zoo to add it to.")] = Path("src/btfl/zoo"),
     commit: Annotated[str, typer.Option(help="The commit of btfl it was trained with.")] = "",
-    note: Annotated[str, typer.Option(help="Anything a user of it should know.")] = "",
+    note: Annotated[str, typer.Option(help="What a user of it should know.")] = "",
 ) -> None:
-    """Make an entry from a finished run: weights and private states only; the rest follows from them.
+    """Make an entry from a finished run: weights and private states, from which the rest follows.
 
     Example: `btfl zoo pack runs/paper cifar10-cnn-dir0.1 --commit abc1234`
     """

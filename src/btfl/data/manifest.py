@@ -1,20 +1,22 @@
-"""A manifest: the streams of all clients written down as indices, with a hash that says whether two are the same."""
+"""A manifest: the streams of all clients as indices, with a hash to compare two of them by."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl.data.partition import Indices, PartitionSettings
 from btfl.errors import InputError, StorageError, UnknownNameError
-from btfl.pixels.corruptions import CORRUPTIONS
+from btfl.knobs import Settings, knob
+from btfl.pixels.corruptions import CORRUPTIONS, SEVERITIES
 from btfl.storage import load_record, save_record
 
 STREAMS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
@@ -28,55 +30,77 @@ KIND, VERSION = "btfl stream manifest", 1
 
 
 @dataclass(frozen=True)
-class StreamSettings:
+class StreamSettings(Settings):
     """How the shifted streams are made."""
 
-    severity: int = 5
-    corruptions: tuple[str, ...] = CORRUPTIONS
-    use_domain: bool = True
-    """Off: B and D are corrupted throughout, even where another domain is at hand."""
-    longest: int | None = None
-    """At most so many samples a stream, drawn at random; None: all of a client's test part."""
+    title: ClassVar[str] = "the streams"
 
-    def __post_init__(self) -> None:
-        if self.severity not in range(1, 6):
-            raise InputError(f"severity runs from 1 to 5, not {self.severity}")
-        if self.longest is not None and self.longest < 4:
-            raise InputError(f"a stream needs at least 4 samples, one of each kind in E, not {self.longest}")
+    severity: int = knob(5, "Severity of the corruptions.", least=min(SEVERITIES), most=max(SEVERITIES))
+    corruptions: tuple[str, ...] = knob(CORRUPTIONS, "Corruptions of the shifted streams.")
+    longest: int | None = knob(None, "Most samples of a stream, drawn at random; all if not given.", least=4)
+
+    def check(self) -> None:
+        """Refuse corruptions that do not exist."""
         if not self.corruptions:
             raise InputError("name at least one corruption")
         for name in self.corruptions:
             if name not in CORRUPTIONS:
                 raise UnknownNameError("corruption", name, CORRUPTIONS)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values; hashes of streams cover ``_FIXED``, which was once a setting."""
+        return {**super().as_dict(), "corruptions": list(self.corruptions), **_FIXED}
 
-@dataclass(frozen=True, eq=False)
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> StreamSettings:
+        """Make settings from what ``as_dict`` returned."""
+        kept = {name: value for name, value in values.items() if name not in _FIXED}
+        return cls(**{**kept, "corruptions": tuple(values["corruptions"])})
+
+
+_FIXED: Mapping[str, Any] = {"use_domain": True}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Draw:
-    """How a stream's samples are made, one entry a sample in each array."""
+    """How a stream's samples are made, one entry a sample in each array (n,).
+
+    Parameters
+    ----------
+    origin : POOL or OTHER_DOMAIN
+    index : which image of that origin
+    corruption : position in ``StreamSettings.corruptions``, or CLEAN
+    """
 
     origin: NDArray[np.int8]
-    """POOL or OTHER_DOMAIN."""
     index: Indices
-    """Which image of that origin."""
     corruption: NDArray[np.int8]
-    """Position in ``StreamSettings.corruptions``, or CLEAN."""
 
     def __len__(self) -> int:
         return len(self.index)
 
+    def __repr__(self) -> str:
+        other, corrupted = int((self.origin == OTHER_DOMAIN).sum()), int((self.corruption != CLEAN).sum())
+        return f"Draw({len(self):,} samples, {corrupted:,} corrupted, {other:,} of the other domain)"
+
 
 @dataclass(frozen=True, eq=False)
 class ClientStreams:
-    """Streams A to D of one client, and how E is picked from them."""
+    """Streams A to D of one client, and how E is picked from them.
+
+    Parameters
+    ----------
+    draws : of A, B, C and D
+    mixture : E as (stream 0 to 3, position in it), shape (samples, 2)
+    """
 
     draws: tuple[Draw, Draw, Draw, Draw]
-    mixture: NDArray[np.int32]
-    """E as (stream 0 to 3, position in it), shape (samples, 2)."""
+    mixture: NDArray[np.int32] = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Manifest:
-    """The streams of all clients, and what they are a function of."""
+    """The streams of all clients, and what they are a function of; make one with ``streams.make_manifest``."""
 
     settings: StreamSettings
     partition: PartitionSettings
@@ -88,6 +112,10 @@ class Manifest:
     left_out: int
     """Images of the other domain that are not used, since the pool holds exact copies of them."""
     clients: tuple[ClientStreams, ...]
+
+    def __repr__(self) -> str:
+        other = self.shift_name or "no other domain"
+        return f"Manifest({self.source!r}, {other}, {len(self.clients)} clients, seed {self.seed}, {self.hash[:12]})"
 
     @cached_property
     def hash(self) -> str:
@@ -107,7 +135,6 @@ class Manifest:
         """Load a saved manifest and check its hash."""
         fields, arrays = load_record(Path(folder), "streams", KIND, VERSION)
         try:
-            settings = {**fields["settings"], "corruptions": tuple(fields["settings"]["corruptions"])}
             clients = []
             for i in range(fields["clients"]):
                 draws = [
@@ -116,7 +143,7 @@ class Manifest:
                 ]
                 clients.append(ClientStreams((draws[0], draws[1], draws[2], draws[3]), arrays[f"{i}.mixture"]))
             manifest = cls(
-                StreamSettings(**settings),
+                StreamSettings.from_dict(fields["settings"]),
                 PartitionSettings(**fields["partition"]),
                 fields["seed"],
                 fields["source"],
@@ -134,8 +161,8 @@ class Manifest:
 
     def _fields(self) -> dict[str, Any]:
         return {
-            "settings": {**asdict(self.settings), "corruptions": list(self.settings.corruptions)},
-            "partition": asdict(self.partition),
+            "settings": self.settings.as_dict(),
+            "partition": self.partition.as_dict(),
             "seed": self.seed,
             "source": self.source,
             "source_fingerprint": self.source_fingerprint,
@@ -153,8 +180,3 @@ class Manifest:
                     arrays[f"{i}.{stream}.{part}"] = getattr(draw, part)
             arrays[f"{i}.mixture"] = client.mixture
         return arrays
-
-    @property
-    def corrupted_throughout(self) -> bool:
-        """Whether B and D have no other domain in them; every table made so says it."""
-        return self.shift_name is None

@@ -1,4 +1,4 @@
-"""Who owns which image: the pool dealt to clients, and each client's part split into train, validation and test.
+"""Which client has which image: the pool dealt to clients, each part split into train, validation and test.
 
 Exact copies of an image always go to the same side of the same client, so that no split leaks by content.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl.data.duplicates import first_copies
 from btfl.data.source import Labels, Source
-from btfl.errors import InputError, UnknownNameError
+from btfl.errors import InputError
+from btfl.knobs import Settings, knob
 from btfl.randomness import generator
 
 Indices = NDArray[np.int64]
@@ -27,57 +28,59 @@ SHARES = (0.6, 0.2, 0.2)
 
 
 @dataclass(frozen=True)
-class PartitionSettings:
-    """How the pool is dealt."""
+class PartitionSettings(Settings):
+    """How the images are divided among the clients."""
 
-    clients: int = 20
-    kind: Kind = "dirichlet"
-    alpha: float = 0.1
-    """Dirichlet: the smaller, the more a client's label mix differs from the others'."""
-    shards: int = 2
-    """Shards: how many runs of equal labels a client gets."""
-    split: Split = "honest"
-    """``honest``: split once. ``redrawn``: the published procedure, which draws the split anew every round and so
-    tests on images it trained on in other rounds; for comparison only."""
+    title: ClassVar[str] = "the partition"
 
-    def __post_init__(self) -> None:
-        for name, choices in (("kind", get_args(Kind)), ("split", get_args(Split))):
-            if getattr(self, name) not in choices:
-                raise UnknownNameError(f"partition {name}", str(getattr(self, name)), choices)
-        if self.clients < 2:
-            raise InputError(f"a federation needs at least 2 clients, not {self.clients}")
-        if not self.alpha > 0:
-            raise InputError(f"the Dirichlet's alpha must be positive, not {self.alpha}")
-        if self.shards < 1:
-            raise InputError(f"each client needs at least one shard, not {self.shards}")
+    clients: int = knob(20, "Number of clients.", least=2)
+    kind: Kind = knob("dirichlet", "How images are divided among the clients.")
+    alpha: float = knob(0.1, "Dirichlet parameter: the smaller it is, the more the clients' labels differ.", above=0)
+    shards: int = knob(2, "Runs of equal labels that a client gets, where the partition is by shards.", least=1)
+    split: Split = knob(
+        "honest", "Split each client once, or again every round as published, which tests on training images."
+    )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClientPart:
-    """One client's images, as indices into the pool."""
+    """One client's images: ``train``, ``validation`` and ``test``, each as indices (n,) into the pool."""
 
     train: Indices
     validation: Indices
     test: Indices
 
+    def __repr__(self) -> str:
+        sides = (("train", self.train), ("validation", self.validation), ("test", self.test))
+        return f"ClientPart({', '.join(f'{len(side):,} {name}' for name, side in sides)})"
+
     @property
     def everything(self) -> Indices:
-        """All the client owns."""
+        """All images of the client."""
         return np.concatenate([self.train, self.validation, self.test])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """Every client's part."""
+    """Which client has which images; make one with ``make_partition``.
+
+    Parameters
+    ----------
+    settings, seed : what it was made with
+    parts : one for each client
+    copies_of : for each pool image (n,), the first one with the same pixels
+    """
 
     settings: PartitionSettings
     seed: int
     parts: tuple[ClientPart, ...]
     copies_of: Indices
-    """For each pool image, the first one with the same pixels."""
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    def __repr__(self) -> str:
+        return f"Partition({len(self.copies_of):,} images, {len(self)} clients, {self.settings.kind}, seed {self.seed})"
 
     @property
     def copies(self) -> int:
@@ -101,7 +104,13 @@ class Partition:
 
 
 def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Partition:
-    """Deal a source's pool to clients: a pure function of the source, the settings and the seed."""
+    """Deal a source's pool to clients: a pure function of the source, the settings and the seed.
+
+    Example
+    -------
+    >>> make_partition(load_source("digits"), PartitionSettings(clients=5), seed=0)
+    Partition(1,797 images, 5 clients, dirichlet, seed 0)
+    """
     copies_of = first_copies(source.pool.images)
     originals = np.flatnonzero(copies_of == np.arange(len(copies_of)))
     if len(originals) < FEWEST * settings.clients:
@@ -146,7 +155,7 @@ def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Gener
 
 
 def _fill_up(parts: list[Indices], labels: Labels, least: int, rng: np.random.Generator) -> list[Indices]:
-    """Return those who have too few more of the classes they already have, each from whoever then has most.
+    """Move images to clients that have too few, of classes they already have, each from the client that has most.
 
     So the label mixes stay as different as they were drawn. It ends: as long as one client has too few, another has
     more than enough; where none of those has a wanted class, another of its classes will do.
@@ -182,7 +191,7 @@ def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generato
 def _by_domain(
     source: Source, originals: Indices, settings: PartitionSettings, rng: np.random.Generator
 ) -> list[Indices]:
-    """Return each client images of one domain only; larger domains get more clients."""
+    """Deal each client images of one domain only; larger domains get more clients."""
     if source.domains is None:
         raise InputError(f"{source.name} has no domains to deal by; use dirichlet, equal or shards")
     domains = source.domains[originals]

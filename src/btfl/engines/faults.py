@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session
 from btfl.errors import InputError, TooFewClientsError
+from btfl.knobs import Settings, knob
 from btfl.recipes.base import Description, Recipe, Update
 
 R = TypeVar("R", bound=Result)
@@ -28,25 +29,15 @@ _NAMED = 3  # failures that an error quotes before it only counts
 
 
 @dataclass(frozen=True)
-class FaultSettings:
+class FaultSettings(Settings):
     """When a client has failed, and how many may."""
 
-    min_share: float = 0.5
-    """The share of the clients asked that must give a usable answer; with fewer the run stops."""
-    time_limit: float = 600.0
-    """Seconds a client has for an answer, where the engine can tell (Flower)."""
-    largest: float = 1e9
-    """A weight beyond this, in absolute value, is refused as out of range."""
-    smallest_cohort: int = 2
-    """How many clients everyone's sums must be made of before anyone is sent them (docs/privacy.md)."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.min_share <= 1:
-            raise InputError(f"min_share is a share above 0 and up to 1, not {self.min_share}")
-        if not (self.time_limit > 0 and self.largest > 0):
-            raise InputError("time_limit and largest must be above 0")
-        if not isinstance(self.smallest_cohort, int) or self.smallest_cohort < 2:
-            raise InputError(f"smallest_cohort is a number of clients, at least 2, not {self.smallest_cohort!r}")
+    min_share: float = knob(
+        0.5, "Stop if less than this share of the clients asked returns a usable answer.", above=0, most=1
+    )
+    time_limit: float = knob(600.0, "Seconds a client has for an answer, where the engine can tell (Flower).", above=0)
+    largest: float = knob(1e9, "Refuse a weight beyond this, in absolute value.", above=0)
+    smallest_cohort: int = knob(2, "Never send sums over fewer clients' data than this; see docs/privacy.md.", least=2)
 
     def needed(self, asked: int) -> int:
         """Return how many usable answers are enough."""

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import torch
-
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session, attempt
 from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError, UnknownNameError
 from btfl.recipes.base import Recipe
-from btfl.recipes.hardware import check_hardware, training_on
 
 DEVICES = ("cpu", "cuda", "auto")
 _SORTED = 64  # jobs at a time are begun in order of size; so many results may have to wait for their turn
@@ -30,15 +27,22 @@ class LocalEngine:
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
             raise UnknownNameError("device", self.device, DEVICES)
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise InputError(
-                f"no GPU that torch {torch.__version__} can use is here: train with the device cpu, or install a "
-                "driver and a torch that go with your GPU"
-            )
+        if self.device == "cuda":
+            import torch
+
+            if not torch.cuda.is_available():
+                raise InputError(
+                    f"no GPU that torch {torch.__version__} can use is here: train with the device cpu, or install a "
+                    "driver and a torch that go with your GPU"
+                )
 
     @contextmanager
     def open(self, recipe: Recipe, data: FederatedData) -> Iterator[Session]:
         """Start the workers; stop them at the end, whatever happens. All work on a GPU is done by this process."""
+        import torch  # here, so that the command line can read the settings of this package without it
+
+        from btfl.recipes.hardware import check_hardware, training_on
+
         on_gpu = self.device != "cpu" and torch.cuda.is_available()
         workers, device = (1, "cuda") if on_gpu else (self.workers, "cpu")
         with training_on(device):

@@ -19,8 +19,6 @@ from functools import cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-import torch
-
 from btfl.errors import BtflError, InputError
 
 if sys.platform == "linux":  # forked workers see the parent's arrays without a copy of them
@@ -144,10 +142,14 @@ class _Worker:
 @cache
 def _import_for_all() -> None:
     """Make torch import here what it imports at the first optimiser: else each forked worker spends seconds on it."""
+    import torch
+
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).zero_grad()
 
 
 def _serve(connection: Connection, function: Callable[..., Any], fixed: tuple[Any, ...]) -> None:
+    import torch
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and has the say
     torch.set_num_threads(1)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
@@ -171,6 +173,8 @@ def _leave_with_parent() -> None:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Keep torch to one thread: small batches are slower with more, and sums could come out in another order."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,1 +1,1 @@
-"""One TOML for every table and figure of the paper; ``btfl reproduce --list`` names them."""
+"""What a benchmark run depends on, as one schema; and experiments that come with btfl, one TOML each."""

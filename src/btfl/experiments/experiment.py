@@ -1,19 +1,17 @@
-"""An experiment as a person writes it down: one TOML, checked once, here."""
+"""Everything that a benchmark run depends on, checked once, here."""
 
 from __future__ import annotations
 
-import tomllib
-from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from btfl.data.partition import Kind, PartitionSettings, Split
 from btfl.data.streams import StreamSettings
-from btfl.errors import InputError, StorageError, UnknownNameError
+from btfl.experiments.fields import checked, knobs_of, setting
+from btfl.knobs import Knob
 from btfl.methods.registry import find_method
-from btfl.pixels.corruptions import CORRUPTIONS
 from btfl.recipes.settings import TrainingSettings
 
 _SEEDS_APART = 1_000_000  # a draw of the streams must not be that of another seed
@@ -21,52 +19,59 @@ DEFAULT_METHODS = ("fedavg", "fedavg-ft", "personal", "btfl", "btfl-release", "o
 
 
 class Experiment(BaseModel):
-    """Everything a benchmark run depends on."""
+    """Everything a benchmark run depends on. A new field is an option of the command line, too.
+
+    >>> make_experiment({"dataset": "digits", "model": "mlp", "training": {"rounds": 3}}).training_settings().rounds
+    3
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = "experiment"
-    seed: int = Field(0, ge=0)
+    name: str = Field("experiment", description="What the run is called.")
+    seed: int = setting(TrainingSettings, "seed")
 
-    dataset: str = "digits"
-    root: Path | None = None
-    """Where the dataset is; None: the cache."""
-    shift: str | None = None
-    """The other domain; None: the dataset's own default. ``none``: none at all."""
-    dataset_options: dict[str, Any] = {}
+    dataset: str = Field("digits", description="Dataset; see `btfl data list`.")
+    root: Path | None = Field(None, description="Where the dataset is, if not in the cache.")
+    shift: str | None = Field(
+        None, description="The other domain: a name, a file, or `none`; the dataset's own if not given."
+    )
+    dataset_options: dict[str, Any] = Field({}, description="Options of the dataset, for example image_size.")
+    samples: int | None = Field(None, ge=1, description="Images of the dataset to use; all if not given.")
 
-    samples: int | None = Field(None, ge=1)
-    """Use only so many images of the dataset; None: all."""
+    clients: int = setting(PartitionSettings, "clients")
+    partition: Kind = setting(PartitionSettings, "kind")
+    alpha: float = setting(PartitionSettings, "alpha")
+    shards: int = setting(PartitionSettings, "shards")
+    split: Split = setting(PartitionSettings, "split")
 
-    clients: int = Field(20, ge=2)
-    partition: Kind = "dirichlet"
-    alpha: float = Field(0.1, gt=0)
-    shards: int = Field(2, ge=1)
-    split: Split = "honest"
+    severity: int = setting(StreamSettings, "severity")
+    corruptions: tuple[str, ...] = setting(StreamSettings, "corruptions")
+    draw: int = Field(0, ge=0, description="Which draw of the streams, for the same clients and weights.")
+    longest_stream: int | None = setting(StreamSettings, "longest")
 
-    severity: Literal[1, 2, 3, 4, 5] = 5
-    corruptions: tuple[str, ...] = CORRUPTIONS
-    draw: int = Field(0, ge=0)
-    """Which draw of the streams: another number gives other streams for the same clients and the same weights."""
-    longest_stream: int | None = Field(None, ge=4)
-    """At most so many samples a stream; None: all of a client's test part."""
+    model: str = setting(TrainingSettings, "model")
+    model_options: dict[str, Any] = setting(TrainingSettings, "model_options")
+    training: dict[str, Any] = Field(
+        {}, description="Changes to the paper's training settings for the model: rounds, batch, learning_rate, ..."
+    )
 
-    model: str = "cnn"
-    model_options: dict[str, Any] = {}
-    training: dict[str, Any] = {}
-    """Changes to the paper's training settings for the model: rounds, batch, learning_rate, ..."""
+    methods: tuple[str, ...] = Field(DEFAULT_METHODS, description="Methods to compare; see `btfl methods`.")
+    test_batch: int = Field(32, ge=1, description="Samples of a stream that a method sees at a time.")
+    switching: bool = Field(
+        True, description="Also run methods that have a weight e on a stream that turns external and back."
+    )
 
-    methods: tuple[str, ...] = DEFAULT_METHODS
-    test_batch: int = Field(32, ge=1)
-    """How many samples of a stream a method sees at a time."""
-    switching: bool = True
-    """Also run methods that tell their weight e on a stream that turns external and back; never in an average."""
+    notes: tuple[str, ...] = Field(
+        (), description="What a reader of the results must know, such as what was made smaller."
+    )
 
-    notes: tuple[str, ...] = ()
-    """What a reader of the results must be told, such as what was made smaller; the report shows it."""
+    @classmethod
+    def knobs(cls) -> tuple[Knob, ...]:
+        """Return what is known of each setting."""
+        return knobs_of(cls)
 
     def partition_settings(self) -> PartitionSettings:
-        """Return how the pool is dealt."""
+        """Return how the images are divided among the clients."""
         return PartitionSettings(self.clients, self.partition, self.alpha, self.shards, self.split)
 
     def stream_settings(self) -> StreamSettings:
@@ -75,7 +80,7 @@ class Experiment(BaseModel):
 
     @property
     def stream_seed(self) -> int:
-        """What the streams follow from."""
+        """The random seed of the streams."""
         return self.seed + self.draw * _SEEDS_APART
 
     def training_settings(self) -> TrainingSettings:
@@ -87,43 +92,10 @@ class Experiment(BaseModel):
         self.partition_settings(), self.stream_settings(), self.training_settings()
         for name in self.methods:
             method = find_method(name)
-            method.adapter_class().check_settings(method.settings)
+            method.method.check_settings(method.settings)
         return self
 
 
 def make_experiment(values: dict[str, Any]) -> Experiment:
-    """Check what a person typed; every mistake gets a sentence."""
-    try:
-        return Experiment(**values).check()
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise UnknownNameError("setting of an experiment", name, Experiment.model_fields) from None
-        raise InputError(f"{name}: {first['msg']}, not {first['input']!r}") from None
-
-
-def read_experiment(path: Path) -> dict[str, Any]:
-    """Read the values from a TOML file."""
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise StorageError(f"{path} does not exist") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
-
-
-def preset_names() -> list[str]:
-    """Name the experiments that come with btfl."""
-    return sorted(p.name.removesuffix(".toml") for p in _presets().iterdir() if p.name.endswith(".toml"))
-
-
-def read_preset(name: str) -> dict[str, Any]:
-    """Read an experiment that comes with btfl."""
-    if name not in preset_names():
-        raise UnknownNameError("preset", name, preset_names())
-    return tomllib.loads((_presets() / f"{name}.toml").read_text())
-
-
-def _presets() -> Any:
-    return resources.files("btfl.experiments") / "presets"
+    """Make an experiment from what a person wrote; every mistake is an error that says what would be right."""
+    return checked(Experiment, values, "an experiment").check()

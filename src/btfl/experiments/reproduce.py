@@ -1,19 +1,18 @@
-"""The paper's tables and figures by name, at the paper's size or honestly smaller: every change is written down."""
+"""The paper's tables and figures at the paper's size or honestly smaller: every change is written down."""
 
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.source import Source
-from btfl.errors import DataError, InputError, UnknownNameError
+from btfl.errors import DataError, InputError
 from btfl.experiments.experiment import Experiment, make_experiment
+from btfl.experiments.files import ExperimentFile, experiment_names, read_experiment
 
 FEWEST_CLIENTS, FEWEST_ROUNDS, FEWEST_IMAGES = 4, 3, 200  # images for each client
 SMALLEST_IMAGE = 16
@@ -21,26 +20,8 @@ SMALLEST_IMAGE = 16
 
 
 @dataclass(frozen=True)
-class Reproduction:
-    """A table or figure of the paper, as its TOML says it."""
-
-    name: str
-    paper: str
-    title: str
-    values: Mapping[str, Any]
-    """The experiment, with the paper's settings."""
-    runs: tuple[Mapping[str, Any], ...]
-    """What each run changes in it."""
-    seeds: tuple[int, ...]
-    speed: bool = False
-    """Whether adapting is timed too."""
-    drawing: bool = False
-    """Whether it is a drawing, with nothing to run."""
-
-
-@dataclass(frozen=True)
 class Substitution:
-    """What is used in place of the paper's, because it is at hand or small."""
+    """What is used in place of the paper's, because it is available or small."""
 
     dataset: str | None = None
     root: Path | None = None
@@ -48,53 +29,47 @@ class Substitution:
     methods: tuple[str, ...] = ()
 
 
-def reproduction_names() -> list[str]:
-    """Name every table and figure of the paper."""
-    return sorted(p.name.removesuffix(".toml") for p in _folder().iterdir() if p.name.endswith(".toml"))
+def reproductions() -> list[ExperimentFile]:
+    """Return every table and figure of the paper."""
+    return [found for found in map(read_experiment, experiment_names()) if found.paper]
 
 
-def read_reproduction(name: str) -> Reproduction:
-    """Read the TOML of a table or figure."""
-    if name not in reproduction_names():
-        raise UnknownNameError("table or figure", name, reproduction_names())
-    content = tomllib.loads((_folder() / f"{name}.toml").read_text())
-    return Reproduction(
-        name,
-        content["paper"],
-        content["title"],
-        content.get("experiment", {}),
-        tuple(content.get("runs", [{}])),
-        tuple(content.get("seeds", [0])),
-        content.get("speed", False),
-        content.get("drawing", False),
-    )
+def plan(file: ExperimentFile, scale: float, instead: Substitution | None = None) -> list[Experiment]:
+    """Return the experiments to run, a run and seed each; notes say all that is not as in the file.
 
-
-def plan(reproduction: Reproduction, scale: float, instead: Substitution | None = None) -> list[Experiment]:
-    """Return the experiments to run; each carries notes on all that is not as in the paper."""
-    if reproduction.drawing:
-        raise InputError(f"{reproduction.name} is a drawing ({reproduction.title}): there is nothing to run")
+    Parameters
+    ----------
+    file : a table or figure of the paper, ``read_experiment("table2")``, or any other experiment
+    scale : share of its rounds, images and seeds, above 0 and at most 1; of its clients the root of that share
+    instead : another dataset, domain or methods
+    """
+    first = file.first()  # or an error, if there is nothing to run
     if not 0 < scale <= 1:
         raise InputError(f"--scale is above 0 and at most 1, the paper's size; not {scale}")
-    instead = instead or Substitution()
-    seeds = reproduction.seeds[: max(1, round(scale * len(reproduction.seeds)))]
+    instead, all_seeds = instead or Substitution(), file.seeds or (first.get("seed", 0),)
+    seeds = all_seeds[: max(1, round(scale * len(all_seeds)))]
     sources: dict[str, Source] = {}
     found: list[Experiment] = []
-    for changes in reproduction.runs:
-        values = {**reproduction.values, **changes}
-        dataset = instead.dataset or values["dataset"]
+    for run in file.runs:
+        values: dict[str, Any] = {**file.values, **run}
+        paper = make_experiment(values)
+        dataset = instead.dataset or paper.dataset
         if dataset not in sources:
             sources[dataset] = _source(dataset, instead)
         source = sources[dataset]
-        values, notes = _substituted(values, instead, source)
+        changes, notes = _substituted(paper, instead, source)
         if scale < 1:
-            values, smaller = _scaled(values, scale, source)
-            notes += [f"scale {scale:g} of the paper's: {', '.join([*smaller, _of_seeds(seeds, reproduction)])}"]
-        notes.insert(0, f"Reproduces {reproduction.paper}: {reproduction.title}.")
-        name = f"{reproduction.name}-{values['dataset']}-{values['model']}-dir{values['alpha']:g}"
+            smaller, sizes = _scaled(paper, scale, source)
+            changes |= smaller
+            notes.append(f"scale {scale:g} of the paper's: {', '.join([*sizes, _of_seeds(seeds, all_seeds)])}")
+        if file.paper:
+            notes.insert(0, f"Reproduces {file.paper}: {file.title}.")
+        model = changes.get("model", paper.model)
+        name = f"{file.name}-{dataset}-{model}-dir{paper.alpha:g}"
         if any(experiment.name == name for experiment in found):
             name += f"-{len(found) + 1}"  # substituted, two runs may look alike
-        found += [make_experiment({**values, "name": name, "seed": seed, "notes": tuple(notes)}) for seed in seeds]
+        values |= {**changes, "name": name, "notes": (*paper.notes, *notes)}
+        found += [make_experiment({**values, "seed": seed}) for seed in seeds]
     return found
 
 
@@ -102,55 +77,53 @@ def _source(dataset: str, instead: Substitution) -> Source:
     try:
         return load_source(dataset, root=instead.root, shift=instead.shift)
     except (DataError, InputError) as error:
-        raise DataError(f"{error}. Or take another dataset in its place, --dataset digits say") from None
+        raise DataError(f"{error}. Or take another dataset in its place, for example --dataset digits") from None
 
 
-def _substituted(values: Mapping[str, Any], instead: Substitution, source: Source) -> tuple[dict[str, Any], list[str]]:
-    changed, notes = dict(values), []
-    if instead.dataset is not None and instead.dataset != values["dataset"]:
-        changed["dataset"] = instead.dataset
-        notes.append(f"{instead.dataset} takes the place of the paper's {values['dataset']}.")
-    changed.update({k: v for k, v in (("root", instead.root), ("shift", instead.shift)) if v is not None})
-    if changed["model"] == "cnn" and min(source.image_shape[:2]) < SMALLEST_IMAGE:
-        changed["model"] = "mlp"
+def _substituted(paper: Experiment, instead: Substitution, source: Source) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings that change, and notes on them."""
+    notes = []
+    changes: dict[str, Any] = {
+        name: value for name, value in (("root", instead.root), ("shift", instead.shift)) if value is not None
+    }
+    if instead.dataset is not None and instead.dataset != paper.dataset:
+        changes["dataset"] = instead.dataset
+        notes.append(f"{instead.dataset} takes the place of the paper's {paper.dataset}.")
+    if paper.model == "cnn" and min(source.image_shape[:2]) < SMALLEST_IMAGE:
+        changes["model"] = "mlp"
         notes.append(
             f"The model is mlp instead of cnn, since images are {source.image_shape[0]}x{source.image_shape[1]}."
         )
     if instead.methods:
-        changed["methods"] = instead.methods
+        changes["methods"] = instead.methods
         notes.append(f"Methods chosen by hand: {', '.join(instead.methods)}.")
-    return changed, notes
+    return changes, notes
 
 
-def _scaled(values: dict[str, Any], scale: float, source: Source) -> tuple[dict[str, Any], list[str]]:
+def _scaled(paper: Experiment, scale: float, source: Source) -> tuple[dict[str, Any], list[str]]:
     """Shrink rounds and images by the scale, and clients by its root, so that each still has enough to learn from."""
-    rounds, clients = values["training"]["rounds"], values["clients"]
+    rounds, clients = paper.training_settings().rounds, paper.clients
     fewer_rounds = max(min(rounds, FEWEST_ROUNDS), round(rounds * scale))
     fewer_clients = max(min(clients, FEWEST_CLIENTS), round(clients * math.sqrt(scale)))
     total = len(source.pool)
     images = min(total, max(round(total * scale), FEWEST_IMAGES * fewer_clients))
-    changed = {
-        **values,
+    changes: dict[str, Any] = {
         "clients": fewer_clients,
         "samples": images if images < total else None,
-        "training": {**values["training"], "rounds": fewer_rounds},
+        "training": {**paper.training, "rounds": fewer_rounds},
     }
     notes = [
         f"{fewer_rounds} rounds for {rounds}",
         f"{fewer_clients} clients for {clients}",
         f"{images:,} images of {total:,}",
     ]
-    width = values.get("model_options", {}).get("width", 1)
+    width = paper.model_options.get("width", 1)
     if width > 1:
         narrower = max(1, round(width * scale))
-        changed["model_options"] = {**values["model_options"], "width": narrower}
+        changes["model_options"] = {**paper.model_options, "width": narrower}
         notes.append(f"width {narrower} for {width}")
-    return changed, notes
+    return changes, notes
 
 
-def _of_seeds(seeds: tuple[int, ...], reproduction: Reproduction) -> str:
-    return f"{len(seeds)} seed{'s' * (len(seeds) > 1)} of {len(reproduction.seeds)}"
-
-
-def _folder() -> Any:
-    return resources.files("btfl.experiments") / "paper"
+def _of_seeds(seeds: Sequence[int], of: Sequence[int]) -> str:
+    return f"{len(seeds)} seed{'s' * (len(seeds) > 1)} of {len(of)}"

@@ -11,9 +11,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from btfl.core.bundle import ClientBundle
+from btfl.core.heads import LinearHead
 from btfl.errors import InputError
 from btfl.export.nodes import Nodes, double, log_probabilities, model
-from btfl.methods.coherent.method import CoherentAdapter
+from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 
 
@@ -22,12 +23,16 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
 
     The state begins as (1/3, 1/3, 1, 1).
     """
-    adapter = CoherentAdapter(bundle, settings)
-    if adapter.settings.is_taken_apart:
+    adapter = Coherent(bundle, settings)
+    chosen = adapter.settings
+    if (chosen.evidence, chosen.memory, chosen.weight) != ("label", "regimes", "predictive"):
         raise InputError("only the method's own evidence, memory and weight can be exported, not those of an ablation")
+    heads = [head for head in adapter.heads if isinstance(head, LinearHead)]
+    if len(heads) < len(adapter.heads):
+        raise InputError(f"density = {chosen.density!r} has scores that are not linear, which cannot be exported")
     g = Nodes("decision")
     z = g("Cast", "features", to=TensorProto.DOUBLE)
-    probabilities = g("Exp", log_probabilities(g, z, adapter.heads))
+    probabilities = g("Exp", log_probabilities(g, z, heads))
     generative = g("Gather", probabilities, g.constant(2, np.int64), axis=1)
     limit = g.constant(adapter.settings.log_tau_limit)
     ratio = g("Log", g("MatMul", generative, g.constant(adapter.share_ratios[:, None])))

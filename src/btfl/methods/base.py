@@ -131,7 +131,7 @@ class Method(ABC):
                 f"settings of {type(self).__name__} are a {self.settings_class.__name__}, not a "
                 f"{type(settings).__name__}"
             )
-        self.bundle.require(*self.needs, by=self.card().title)
+        self.bundle.require(*self.needs, by=f"{self.card().title} (recipe '{self.recipe}')")
         self._found: tuple[Any, ...] | None = None
 
     @property
@@ -187,6 +187,9 @@ class Method(ABC):
         if cls.settings_class is not NoSettings:
             cls.settings_class.make(**settings)
             return
+        parameters = inspect.signature(cls).parameters
+        if "settings" not in parameters and any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return  # one of a user's own that takes any keyword checks them itself
         known = [each.name for each in _from_signature(cls)]
         for name in settings:
             if name not in known:

@@ -51,11 +51,6 @@ class Interval:
     clients: int
     seeds: int
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether zero lies outside the interval."""
-        return self.low > 0 or self.high < 0
-
 
 def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
     """Compare two methods on the same clients of the same seeds: mean differences by stream, and their intervals."""

@@ -25,7 +25,7 @@ class Drawing:
     svg: bytes
 
     def inline(self) -> str:
-        """Return SVG for a page: text takes the page's colour, there is no background, and ids are this figure's own."""
+        """Return SVG for a page: text in the page's colour, no background, and ids that no other figure has."""
         text = self.svg.decode()
         text = text[text.index("<svg") :]
         text = text.replace("fill: #ffffff", "fill: none", 1).replace(INK, "currentColor")

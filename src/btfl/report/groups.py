@@ -82,7 +82,9 @@ class Group:
         return f"{name}-{self.slug}" if self.slug else name
 
     def telling(self, column: str) -> list[str]:
-        """Name the methods that tell this of each sample, ``e`` for instance; the oracle, told the truth, is none."""
+        """Name the methods that have this trace column, ``e`` for instance; the oracle, which has the truth, is not."""
+        if column not in self.samples:
+            return []
         found = self.samples.loc[self.samples[column].notna(), "method"].unique()
         return [name for name in self.titles if name in found and not is_oracle(name)]
 
@@ -101,7 +103,7 @@ def load_runs(folders: Iterable[str | Path]) -> list[SavedRun]:
 
 
 def group_runs(runs: Sequence[SavedRun], *, apart: bool = False) -> list[Group]:
-    """Put runs together that differ in the seed alone; refuse streams of several kinds unless they are kept apart."""
+    """Group runs that differ in seed or draw alone; refuse streams of several kinds unless they are kept apart."""
     if not apart:
         _check_one_kind(runs)
     found: dict[str, list[SavedRun]] = {}
@@ -153,8 +155,8 @@ def _check_one_kind(runs: Sequence[SavedRun]) -> None:
         for name in here:
             if here[name] != there[name]:
                 raise InputError(
-                    f"{first.folder} and {run.folder} cannot be put together: {name} is '{here[name]}' in the one and "
-                    f"'{there[name]}' in the other. Report them one by one, or side by side with --apart"
+                    f"{first.folder} and {run.folder} cannot be reported together: {name} is '{here[name]}' in the one "
+                    f"and '{there[name]}' in the other. Report them one by one, or side by side with --apart"
                 )
 
 

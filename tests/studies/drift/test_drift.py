@@ -21,7 +21,8 @@ from btfl.cli.scenarios import drift
 from btfl.core.generative import class_scores
 from btfl.core.heads import LinearHead
 from btfl.errors import InputError, UnknownNameError
-from btfl.experiments.experiment import make_experiment, read_preset
+from btfl.experiments.experiment import make_experiment
+from btfl.experiments.files import read_preset
 from btfl.runs.client import DeployedClient
 from btfl.studies.drift.detectors import (
     DETECTORS,

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from btfl.bench.run import run_bench
 from btfl.cli.scenarios import scenarios
 from btfl.errors import InputError, StorageError, UnknownNameError
-from btfl.experiments.experiment import make_experiment, read_preset
+from btfl.experiments.experiment import make_experiment
+from btfl.experiments.files import read_preset
 from btfl.studies.drift.scenarios import (
     BASE,
     FEATURE_METHODS,

@@ -7,7 +7,6 @@ a batch and for a sample that comes alone (``core/arithmetic.py``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -17,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from btfl.checks import as_features, as_one_sample
 from btfl.core.arithmetic import ARRAYS, SCALARS, Arithmetic
 from btfl.core.bundle import ClientBundle
-from btfl.core.expectation import SMALLEST_PARAMETER
 from btfl.core.heads import stack
 from btfl.core.likelihood import LikelihoodPair
 from btfl.core.softmax import entropy_of_parts, log_softmax, softmax_parts
@@ -29,6 +27,7 @@ from btfl.methods.btfl.evidence import log_rectified_ratio
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.trapezoid import expected_weight_by_trapezoid
 from btfl.methods.card import RED, Card
+from btfl.methods.state import read_memory
 
 Floats = NDArray[np.float64]
 _PERSONAL, _GLOBAL = 0, 1  # places in the stack of heads
@@ -91,18 +90,13 @@ class Btfl(Method):
     def __init__(self, client: Client | ClientBundle, settings: BtflSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
         bundle = self.bundle
-        if bundle.local_entropy is None or bundle.global_entropy is None:
-            raise InputError(
-                "BTFL needs the mean entropies of both heads over the training set, which this bundle lacks: make it "
-                "with ClientBundle.of(..., features=...)"
-            )
         self._heads = stack([bundle.personal_head, bundle.global_head])
         everyone = bundle.global_likelihood
         if self.settings.global_from == "others":
             everyone = everyone.without(bundle.local_likelihood)
         self._likelihoods = LikelihoodPair(bundle.local_likelihood, everyone, self.settings.smoothing)
-        floor = self.settings.entropy_floor
-        self._means = max(bundle.local_entropy, floor), max(bundle.global_entropy, floor)
+        local_mean, global_mean = bundle.mean_entropies
+        self._means = max(local_mean, self.settings.entropy_floor), max(global_mean, self.settings.entropy_floor)
         self._dimensions = bundle.dimensions
         self._one_sample = (1, bundle.dimensions) if self.settings.suits_single_samples else None
         self._memory = memory.Beta()
@@ -164,16 +158,14 @@ class Btfl(Method):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        missing = {"a", "b", "seen"} - set(state)
-        if missing:
-            raise InputError(f"the state lacks {', '.join(sorted(missing))}: give what .state gave")
-        try:
-            a, b, seen = float(state["a"]), float(state["b"]), int(state["seen"])
-        except (TypeError, ValueError) as error:
-            raise InputError(f"the state is not made of numbers: {error}") from None
-        if not (math.isfinite(a) and math.isfinite(b) and min(a, b) >= SMALLEST_PARAMETER and seen >= 0):
-            raise InputError(f"the state is out of range: a = {a}, b = {b}, seen = {seen}")
-        self._memory, self._seen, self._found = memory.Beta(a, b), seen, None
+        most = self.settings.prune_above - 1.0 if self.settings.use_history else 1.0
+        saved = read_memory(state, {"a": (1.0, most), "b": (1.0, most)})
+        if saved["a"] + saved["b"] > max(self.settings.prune_above, 2.0):
+            raise InputError(
+                f"the state is out of range: a + b = {saved['a'] + saved['b']:g}, but these settings prune above "
+                f"{self.settings.prune_above:g}"
+            )
+        self._memory, self._seen, self._found = memory.Beta(saved["a"], saved["b"]), state["seen"], None
 
     def reset(self) -> None:
         """Forget the stream."""

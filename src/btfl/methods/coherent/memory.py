@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.btfl import Btfl
+from btfl.methods.state import read_memory
 
 if TYPE_CHECKING:
     from btfl.methods.coherent.settings import CoherentSettings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _THIRD = 1.0 / 3.0
+_ROUNDING = 1e-9
 
 
 class Regimes(NamedTuple):
@@ -121,13 +123,12 @@ class ThreeRegimes:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        try:
-            memory = Regimes(*(float(state[name]) for name in Regimes._fields))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"this is not a state of this method: {error!r}; give what .state gave") from None
-        sound = all(map(math.isfinite, memory)) and min(memory.internal, memory.mixture) >= 0
-        if not sound or memory.internal + memory.mixture > 1 + 1e-9 or min(memory.a, memory.b) < 1:
-            raise InputError(f"the state is out of range: {dict(state)}")
+        most = 1.0 + 1.0 / (1.0 - self._forgetting) + _ROUNDING  # each sample adds at most 1, and f of it survives
+        counts = (1.0 - _ROUNDING, most)
+        saved = read_memory(state, {"internal": (0.0, 1.0), "mixture": (0.0, 1.0), "a": counts, "b": counts})
+        memory = Regimes(*(saved[name] for name in Regimes._fields))
+        if memory.internal + memory.mixture > 1 + _ROUNDING or memory.a + memory.b > 1.0 + most:
+            raise InputError(f"the state is out of range: no stream leads to {dict(state)} with these settings")
         self._memory = memory
 
     def reset(self) -> None:

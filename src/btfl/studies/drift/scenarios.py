@@ -23,10 +23,11 @@ from btfl.data.streams import STREAMS, Manifest, Stream, render
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.load import load_data
-from btfl.methods.registry import Method, find_method
+from btfl.methods.registry import Variant, find_method
 from btfl.models.forward import extract
 from btfl.randomness import generator
 from btfl.runs.client import DeployedClient
+from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows
 from btfl.runs.saved import load_run
 from btfl.runs.trained import TrainedFederation
@@ -168,24 +169,24 @@ def open_run(folder: str | Path, methods: Sequence[str] = FEATURE_METHODS, root:
     experiment = make_experiment(dict(load_run(folder).experiment))
     federations = {}
     for recipe in needed_recipes(chosen):
-        place = folder / "training" / recipe / "final"
-        if not place.exists():
+        place = RunFiles(folder).training(recipe).final
+        if not place.record.exists():
             raise StorageError(
                 f"{folder} has no federation trained with the recipe '{recipe}': choose other methods, or run "
                 "`btfl bench` with a method that needs it"
             )
-        federations[recipe] = TrainedFederation.load(place)
+        federations[recipe] = TrainedFederation.load(place.folder)
     return Evaluation(load_data(experiment, root).source, Manifest.load(folder), federations, chosen)
 
 
-def _feature_method(name: str) -> Method:
+def _feature_method(name: str) -> Variant:
     method = find_method(name)
-    if method.adapter_class().takes != "features":
+    if method.method.takes != "features":
         raise InputError(
             f"method '{name}' works on images, and scenarios are made of features computed once: choose among "
             f"methods that see features, such as {', '.join(FEATURE_METHODS)}"
         )
-    method.adapter_class().check_settings(method.settings)
+    method.method.check_settings(method.settings)
     return method
 
 
@@ -224,7 +225,9 @@ class ScenarioSettings:
     test_batch: int = 32
 
 
-def run_client(base: Base, methods: Sequence[Method], names: Sequence[str], settings: ScenarioSettings) -> pd.DataFrame:
+def run_client(
+    base: Base, methods: Sequence[Variant], names: Sequence[str], settings: ScenarioSettings
+) -> pd.DataFrame:
     """Run every method on every scenario of one client: a row for each."""
     found = [_run(base, method, scenario, settings) for scenario in map(find_scenario, names) for method in methods]
     rows = client_rows(found, settings.test_batch).rename(columns={"stream": "scenario"})
@@ -243,7 +246,7 @@ def run_scenarios(
         yield run_client(make_base(evaluation, number), evaluation.methods, names, settings).assign(**told)
 
 
-def _run(base: Base, method: Method, scenario: Scenario, settings: ScenarioSettings) -> Predictions:
+def _run(base: Base, method: Variant, scenario: Scenario, settings: ScenarioSettings) -> Predictions:
     picks = draw_picks(scenario, base.labels, settings.seed, base.number, settings.length, shifted=settings.shifted)
     recipe = method.trained_with
     seen = picks.of(base.features[recipe])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.methods.btfl.method import BayesianAdapter
+from btfl.methods.btfl.method import Btfl
 from btfl.pixels.types import Images
 from btfl.runs.client import DeployedClient
 
@@ -40,7 +40,7 @@ def onnx_path(name: str, client: DeployedClient) -> Callable[[Images], NDArray[A
 
             return predict
         extractor = _session(export_split(client, path)[0])
-    adapter = BayesianAdapter(client.bundle)
+    adapter = Btfl(client.bundle)
 
     def predict_split(images: Images) -> NDArray[Any]:
         return adapter.predict(extractor.run(None, {"images": images})[0])
