@@ -24,8 +24,8 @@ class Card:
     title : how it stands in a table
     summary : what it does at test time, in one line
     paper : where it comes from
-    colour, marker, line : how it is drawn; ``marker`` as matplotlib has it, ``line`` solid, dashed, dotted or dashdot.
-        Without a colour a style follows from the name
+    colour, marker, line : how it is drawn: ``#rrggbb``; one of matplotlib's filled markers; solid, dashed, dotted or
+        dashdot. Without a colour a style follows from the name
     settings : what this name changes in the method's settings
     recipe : the training it stands on, if not the method's own
     """

@@ -17,6 +17,7 @@ import pandas as pd
 
 from btfl.data.streams import STREAMS
 from btfl.errors import InputError
+from btfl.report.style import Style, style_of
 from btfl.runs.saved import SavedRun, load_run
 
 REFERENCE = "btfl"
@@ -48,6 +49,11 @@ class Group:
     def has_samples(self) -> bool:
         """Whether all its runs kept every sample; those under ``results/`` of the repository have not."""
         return all(run.has_samples for run in self.runs)
+
+    def style(self, method: str) -> Style:
+        """Return how a method is drawn: by its own card, which the runs have saved, if it is not one of ours."""
+        saved = [one for run in self.runs for one in run.record.get("methods", ()) if one.get("name") == method]
+        return style_of(method, saved[0] if saved else None)
 
     @cached_property
     def titles(self) -> Mapping[str, str]:

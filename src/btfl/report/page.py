@@ -21,7 +21,8 @@ def render(report: ReportContents) -> str:
     """Return the page as HTML."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["sort_key"] = _sort_key
-    environment.filters["style_of"] = style_of
+    by_name = {name: group.style(name) for group in reversed(report.groups) for name in group.titles}
+    environment.filters["style_of"] = lambda method: by_name.get(method) or style_of(method)
     environment.filters["on_page"] = lambda colour: "currentColor" if colour == INK else colour
     template = environment.from_string(_asset("page.html"))
     return template.render(

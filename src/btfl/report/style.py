@@ -7,6 +7,7 @@ share a colour, and all methods in greyscale or to a colour-blind reader, differ
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,8 +60,8 @@ def style_of(method: str, card: Mapping[str, Any] | None = None) -> Style:
     known = METHODS.get(method)
     if known is not None:
         return Style(known.card.colour, known.card.marker, _LINES[known.card.line])
-    if card and card.get("colour"):
-        return Style(card["colour"], card["marker"], _LINES.get(card["line"], "-"))
+    if card and re.fullmatch(r"#[0-9a-f]{6}", str(card.get("colour"))) and card.get("marker") in _SYMBOLS:
+        return Style(card["colour"], card["marker"], _LINES.get(str(card.get("line")), "-"))
     draw = int.from_bytes(hashlib.sha256(method.encode()).digest()[:4], "big")
     base = METHODS.get(method.split("[")[0])
     colour = base.card.colour if base else _OTHER_COLOURS[draw % len(_OTHER_COLOURS)]

@@ -12,7 +12,7 @@ from btfl.report import paper
 from btfl.report.accuracy import COLUMNS, by_seed, spread, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.overview import alpha, titles_of
-from btfl.report.style import INK, style_of
+from btfl.report.style import INK
 from btfl.report.tables import HEADINGS
 
 
@@ -26,7 +26,7 @@ def by_stream(group: Group) -> Figure:
     has_paper = False
     for panel, column in zip(axes, COLUMNS, strict=True):
         for place, name in enumerate(methods):
-            style, values = style_of(name), values_of(seeds, name, column)
+            style, values = group.style(name), values_of(seeds, name, column)
             panel.errorbar(
                 values.mean(), place, xerr=spread(values), fmt=style.marker, color=style.colour, markersize=6.5,
                 capsize=2, elinewidth=1.2,
@@ -54,7 +54,7 @@ def by_heterogeneity(series: Sequence[Group]) -> Figure:
     figure = Figure(figsize=(7.6, 4.2))
     panel = figure.subplots()
     for name, title in titles_of(series).items():
-        style = style_of(name)
+        style = series[0].style(name)
         points = []
         for group in series:
             if name in group.titles:
@@ -85,7 +85,7 @@ def by_model(groups: Sequence[Group]) -> Figure:
         for place, name in enumerate(titles):
             if name not in group.titles:
                 continue
-            style, values = style_of(name), values_of(seeds, name, "average")
+            style, values = group.style(name), values_of(seeds, name, "average")
             panel.errorbar(
                 values.mean(), place, xerr=spread(values), fmt=style.marker, color=style.colour, markersize=7, capsize=2
             )

@@ -14,7 +14,7 @@ from btfl.data.streams import STREAMS
 from btfl.report import calibration, detection
 from btfl.report.accuracy import by_client, values_of
 from btfl.report.groups import Group, is_oracle
-from btfl.report.style import INK, style_of
+from btfl.report.style import INK
 
 
 def reliability(group: Group) -> Figure:
@@ -28,7 +28,7 @@ def reliability(group: Group) -> Figure:
     for panel in axes.flat[len(methods) :]:
         panel.set_visible(False)
     for panel, name in zip(axes.flat, methods, strict=False):
-        samples, style = five[five["method"] == name], style_of(name)
+        samples, style = five[five["method"] == name], group.style(name)
         found = calibration.reliability(samples["confidence"].to_numpy(), samples["right"].to_numpy(dtype=bool))
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         panel.vlines(found.confidence, found.confidence, found.accuracy, color=style.colour, linewidth=3, alpha=0.35)
@@ -56,7 +56,7 @@ def trade_off(group: Group) -> Figure:
     panel = figure.subplots()
     means = []
     for name in group.titles:
-        style = style_of(name)
+        style = group.style(name)
         internal, external = values_of(table, name, "internal"), values_of(table, name, "external")
         panel.scatter(internal, external, s=14, alpha=0.4, linewidths=0, **style.edge)
         means.append((float(internal.mean()), float(external.mean())))
@@ -65,7 +65,7 @@ def trade_off(group: Group) -> Figure:
     panel.plot(*zip(*front, strict=True), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
     handles = []
     for name, point in zip(group.titles, means, strict=True):
-        style = style_of(name)
+        style = group.style(name)
         rim = INK if style.colour != INK else "none"
         panel.scatter(*point, s=95, zorder=4, linewidths=0.9, c=style.colour, edgecolors=rim, marker=style.marker)
         handles.append(Line2D([], [], linestyle="", markersize=7.5, label=group.titles[name], **style.edge))
@@ -95,7 +95,7 @@ def detector(group: Group) -> Figure:
     for panel, pair in zip(axes, detection.PAIRS, strict=True):
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         for name in group.telling("e"):
-            style = style_of(name)
+            style = group.style(name)
             curve = detection.mean_roc(group.samples, name, pair)
             panel.plot(
                 np.append(0, detection.GRID),

@@ -35,8 +35,8 @@ def distribution(group: Group) -> Figure:
         shares = {stream: _shares(samples.loc[samples["stream"] == stream, "e"]) for stream in STREAMS}
         shares[parts[-1]] = np.mean([shares[stream] for stream in STREAMS[:4]], axis=0)
         for panel, part in zip(line, parts, strict=True):
-            panel.stairs(shares[part], BINS, fill=True, color=style_of(name).colour, alpha=0.55)
-            panel.stairs(shares[part], BINS, color=style_of(name).colour, linewidth=1.0)
+            panel.stairs(shares[part], BINS, fill=True, color=group.style(name).colour, alpha=0.55)
+            panel.stairs(shares[part], BINS, color=group.style(name).colour, linewidth=1.0)
             panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
             panel.set_xlim(0, 1)
             panel.set_xticks([0, 0.5, 1], ["0", "½", "1"])
