@@ -1,4 +1,4 @@
-"""What ``run.json`` says of a run: everything needed to trace a number, and no time."""
+"""What ``run.json`` holds: everything needed to trace a number, and no time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ def describe_run(
     methods: tuple[Variant, ...],
     notes: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return what ``run.json`` holds: everything needed to trace a number, and no time."""
+    """Return what ``run.json`` holds.
+
+    Parameters
+    ----------
+    experiment, source, manifest, methods : what was run, on which images and streams
+    notes : what a reader must know beside the notes of the experiment and the source
+    """
     return {
         "kind": KIND,
         "version": VERSION,

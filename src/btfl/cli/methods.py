@@ -44,7 +44,8 @@ def methods(
     for variant in METHODS.values():
         console.print(f"[bold]{variant.name}[/bold]  {variant.title}: {variant.card.summary}")
         console.print(
-            f"    paper: {variant.card.paper or 'none'}\n    trains: {variant.trained_with}; sees: {variant.method.takes}",
+            f"    paper: {variant.card.paper or 'none'}\n"
+            f"    trains: {variant.trained_with}; sees: {variant.method.takes}",
             markup=False,
         )
     console.print("\nSettings of one: btfl methods NAME. Change them with name\\[setting=value,...].")

@@ -1,7 +1,7 @@
 """The coherent method's decision as an ONNX graph: features and four numbers of memory in, and out again.
 
-The same steps as ``btfl.adapters.coherent`` and ``btfl.bayes.regimes``, in float64; the memory is a ``Scan`` over the
-samples of a batch. There is no integral to approximate.
+The same steps as ``btfl.methods.coherent``, in float64; the memory is a ``Scan`` over the samples of a batch. There is
+no integral to approximate.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _memory(g: Nodes, log_tau: str, settings: CoherentSettings) -> None:
     """Return ``e`` and ``all_external`` (n,) each, and ``new_state`` (4,)."""
     body = Nodes("memory")
     one, fade = body.constant([1.0]), body.constant([settings.forgetting])
-    kept, anew = body.constant([1.0 - settings.change]), body.constant([settings.change / 3])
+    kept, renewed = body.constant([1.0 - settings.change]), body.constant([settings.change / 3])
     internal, mixture, a, b = (body("Gather", "before", body.constant([n], np.int64), axis=0) for n in range(4))
     tau = body("Exp", "log_tau")
     evidence = body("Add", a, body("Mul", b, tau))
@@ -58,7 +58,7 @@ def _memory(g: Nodes, log_tau: str, settings: CoherentSettings) -> None:
     external = body("Sub", body("Sub", one, internal), mixture)
     as_before = body("Concat", internal, mixture, external, axis=0)
     likely = body("Concat", tau, body("Div", evidence, body("Add", a, b)), one, axis=0)
-    weights = body("Mul", body("Add", body("Mul", kept, as_before), anew), likely)
+    weights = body("Mul", body("Add", body("Mul", kept, as_before), renewed), likely)
     regimes = body("Div", weights, body("ReduceSum", weights, keepdims=1))
     internal, mixture, all_external = (body("Gather", regimes, body.constant([n], np.int64), axis=0) for n in range(3))
     body("Add", all_external, body("Mul", mixture, share), output="e_now")

@@ -1,6 +1,6 @@
 """The decision as an ONNX graph: features and the state (a, b) in; probabilities, e, events and the new state out.
 
-The same steps as ``btfl.bayes``, in float64. Two things are said in another way, for want of the functions:
+The same steps as ``btfl.methods.btfl``, in float64. Two are written in another way, since ONNX lacks the functions:
 
 - The memory is a ``Scan`` over the samples of a batch, so that an answer does not depend on how a stream is cut.
 - e = E[m_hat] is a trapezoid sum over t = logit(m) on a fixed grid. In t the Beta density is exp(a log m + b log(1-m))

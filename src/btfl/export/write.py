@@ -23,7 +23,11 @@ def export_whole(
 ) -> Path:
     """Write one graph: ``images`` and ``state`` in; ``probabilities``, ``e``, more, and ``new_state`` out.
 
-    The settings choose the method, the paper's or the coherent one; more is the paper's ``event``, or ``all_external``.
+    Parameters
+    ----------
+    client : a trained client, ``btfl.export.clients.find_client("runs/demo")`` for example
+    path : of the ONNX file
+    settings : choose the method, BTFL or Coherent; more is BTFL's ``event``, or Coherent's ``all_external``
     """
     if isinstance(settings, CoherentSettings):
         decision = coherent_graph(client.bundle, settings)

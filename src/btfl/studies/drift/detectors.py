@@ -31,7 +31,7 @@ Signal = Callable[[ClientBundle, Floats], Floats]
 WINDOW, BINS = 50, 32
 
 
-# What one sample says: signals for detectors of one dimension.
+# Signals of single samples, for detectors that watch one number.
 
 
 def confidence(bundle: ClientBundle, features: Floats) -> Floats:
@@ -76,7 +76,7 @@ def _range(signal: Signal, bundle: ClientBundle) -> tuple[float, float]:
     return float(low), float(high)
 
 
-# What the stream so far says: scores that rise when it turns external.
+# Scores of the stream so far, which rise when it turns external.
 
 
 def regime(bundle: ClientBundle, features: Floats) -> Floats:
@@ -204,12 +204,12 @@ def choose(names: Sequence[str] | None) -> list[Detector]:
 
 
 def has_river() -> bool:
-    """Whether the library of detectors is installed."""
+    """Return whether the library of detectors is installed."""
     return find_spec("river") is not None
 
 
 def river() -> Any:
-    """Return river's detectors, or say how to get them."""
+    """Return river's detectors, or raise an ``InputError`` that says how to install them."""
     if not has_river():
         raise InputError("ADWIN, KSWIN and Page-Hinkley are river's, which is not installed: pip install 'btfl[drift]'")
     return importlib.import_module("river.drift")
@@ -239,7 +239,7 @@ def _window_means(values: NDArray[Any]) -> Floats:
 
 
 def _when_full(scores: Floats) -> Floats:
-    """Say nothing before the window is full."""
+    """Set the scores before the window is full to minus infinity."""
     scores[: WINDOW - 1] = -np.inf
     return scores
 

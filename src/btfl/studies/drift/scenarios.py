@@ -122,7 +122,7 @@ class Picks:
         return np.asarray(self.stream >= 2)
 
     def of(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Put together what each base stream has: its features, or its labels."""
+        """Return the picks from what each base stream has: its features, or its labels."""
         starts = np.cumsum([0, *(len(parts[name]) for name in BASE[:-1])])
         chosen: NDArray[Any] = np.concatenate([parts[name] for name in BASE])[starts[self.stream] + self.index]
         return chosen
@@ -192,7 +192,7 @@ def _feature_method(name: str) -> Variant:
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What one client's scenarios are made of."""
+    """What one client's scenarios are drawn from."""
 
     number: int
     labels: Mapping[str, Labels]
@@ -216,7 +216,7 @@ def make_base(evaluation: Evaluation, number: int) -> Base:
 
 @dataclass(frozen=True)
 class ScenarioSettings:
-    """How the scenarios are drawn and shown."""
+    """How the scenarios are drawn, and how many samples a method sees at a time."""
 
     seed: int = 0
     length: int = 4000
@@ -241,9 +241,9 @@ def run_scenarios(
     evaluation: Evaluation, names: Sequence[str], settings: ScenarioSettings, constants: Mapping[str, Any]
 ) -> Iterator[pd.DataFrame]:
     """Run client after client; ``constants`` are columns that hold for the whole table."""
-    told = {**constants, "scenario_seed": settings.seed, "shifted": settings.shifted}
+    columns = {**constants, "scenario_seed": settings.seed, "shifted": settings.shifted}
     for number in range(len(evaluation.manifest.clients)):
-        yield run_client(make_base(evaluation, number), evaluation.methods, names, settings).assign(**told)
+        yield run_client(make_base(evaluation, number), evaluation.methods, names, settings).assign(**columns)
 
 
 def _run(base: Base, method: Variant, scenario: Scenario, settings: ScenarioSettings) -> Predictions:

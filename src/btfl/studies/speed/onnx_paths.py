@@ -19,12 +19,12 @@ ONNX_PATHS: Mapping[str, str] = {"onnx": "BTFL, one ONNX graph", "onnx-split": "
 
 
 def has_onnx() -> bool:
-    """Say whether clients can be exported and run here."""
+    """Return whether clients can be exported and run here."""
     return all(find_spec(name) is not None for name in ("onnx", "onnxscript", "onnxruntime"))
 
 
 def onnx_path(name: str, client: DeployedClient) -> Callable[[Images], NDArray[Any]]:
-    """Export the client and give its way from images to probabilities, on one thread."""
+    """Export the client; return a function from images to probabilities, on one thread."""
     from btfl.export.write import export_split, export_whole
 
     with tempfile.TemporaryDirectory() as folder:
