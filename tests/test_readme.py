@@ -40,7 +40,7 @@ def test_the_method_of_adding_a_method_runs_as_printed(tmp_path: Path) -> None:
 
 
 def test_the_protection_of_privacy_clips_and_adds_noise_as_printed(tmp_path: Path) -> None:
-    protection = _block("privacy.md", tmp_path)["ClippedAndNoisy"](length=2.0, sigma=0.1, seed=1)
+    protection = _block("privacy.md", tmp_path)["ClippedAndNoisy"](length=2.0, sigma=0.1)
     assert np.linalg.norm(protection.features(np.ones((3, 16))), axis=1).max() <= 2.0 + 1e-12
     features, labels = np.abs(np.random.default_rng(0).normal(size=(30, 8))), np.arange(30) % 3
     noisy = Summary.of(features, labels, classes=3, protection=protection)
