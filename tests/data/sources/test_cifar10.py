@@ -510,7 +510,7 @@ def test_what_a_benchmark_wants_is_brought_if_it_is_not_at_hand(
 
     monkeypatch.setattr(commands, "get", fetched)
     for name in ("digits", "folder", "CIFAR10", "cifar10"):
-        commands.bring(name)
+        commands.get_if_missing(name)
     assert sought == ["cifar10"]
 
 
@@ -522,11 +522,11 @@ def test_the_command_line_lists_gets_and_checks(fake: Arrays, tmp_path: Path) ->
     from btfl.cli.data import app
 
     run = CliRunner()
-    assert "cifar10 is not at hand: run `btfl data get cifar10`" in run.invoke(app, ["list"]).output
+    assert "cifar10 is not available: run `btfl data get cifar10`" in run.invoke(app, ["list"]).output
     got = run.invoke(app, ["get", "cifar10", "--from", str(official(fake, tmp_path / "bin"))])
     assert "is verified" in got.output
-    assert "already at hand" in run.invoke(app, ["get", "cifar10"]).output
-    assert "cifar10 is at hand" in run.invoke(app, ["list"]).output
+    assert "already available" in run.invoke(app, ["get", "cifar10"]).output
+    assert "cifar10 is available" in run.invoke(app, ["list"]).output
     checked = run.invoke(app, ["check"])
     assert checked.exit_code == 0
     assert "cifar10: every byte is as it must be" in checked.output
