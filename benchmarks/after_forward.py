@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from btfl.engines.pool import one_thread
 from btfl.methods.registry import find_method
 from btfl.pixels.images import to_tensor
-from btfl.studies.speed.clients import made_up_clients, made_up_images
+from btfl.studies.speed.clients import synthetic_clients, synthetic_images
 
 SAMPLES = 320
 
@@ -32,9 +32,9 @@ def timed(work: Callable[[], Any], times: list[float]) -> Any:
 
 
 def main() -> None:
-    client = made_up_clients("cnn", ["fedavg"])["fedavg"]
+    client = synthetic_clients("cnn", ["fedavg"])["fedavg"]
     network, decide = client.extractor(), find_method("btfl").build(client).predict
-    images = made_up_images(SAMPLES, "stream")
+    images = synthetic_images(SAMPLES, "stream")
     rows: dict[str, list[float]] = {}
 
     def forward(tensor: torch.Tensor) -> NDArray[Any]:

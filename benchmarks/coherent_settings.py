@@ -21,10 +21,11 @@ from strange_images import SHIFTS, shifted
 from btfl import ClientBundle
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import load_data
-from btfl.methods.coherent.method import CoherentAdapter
+from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.models.forward import extract
 from btfl.randomness import generator
+from btfl.runs.layout import RunFiles
 from btfl.runs.saved import load_run
 from btfl.runs.trained import TrainedFederation
 
@@ -73,7 +74,7 @@ class Federation:
 def load(run: Path, recipe: str) -> Federation:
     """Load a finished run, and look at every client's validation images through its network."""
     experiment = Experiment.model_validate(load_run(run).record["experiment"])
-    trained, data = TrainedFederation.load(run / "training" / recipe / "final"), load_data(experiment)
+    trained, data = TrainedFederation.load(RunFiles(run).training(recipe).final.folder), load_data(experiment)
     parts = []
     for number in range(len(data)):
         images, rng = data.of(number, experiment.training_settings().rounds).validation, generator(0, "shifts", number)
@@ -119,7 +120,7 @@ def judged(federation: Federation, settings: CoherentSettings) -> tuple[float, f
     """Return mean accuracy (%) and log loss over clients and streams."""
     accuracy, loss = [], []
     for bundle, of_client in zip(federation.bundles, federation.streams, strict=True):
-        adapter = CoherentAdapter(bundle, settings)
+        adapter = Coherent(bundle, settings)
         for features, labels in of_client:
             adapter.reset()
             probabilities = adapter.predict(features)

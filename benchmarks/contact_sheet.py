@@ -28,7 +28,7 @@ def load_images(path: Path | None) -> Images:
     if path is not None:
         with np.load(path) as file:
             return np.asarray(file["x"], np.uint8)
-    from btfl.data.registry import load_source
+    from btfl.data.catalogue import load_source
 
     return load_source("cifar10", shift="none").pool.images
 

@@ -8,7 +8,7 @@ one.
 A folder there holds ``run.json`` (every setting, seed, fingerprints, hash of the streams), ``results.parquet`` (a row
 for each method, client and stream, from which the tables are made), the streams themselves as indices, the tables,
 some figures, and a page that says how to make it all again. ``tests/report/test_committed_results.py`` makes the
-tables anew.
+tables again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from btfl.report.build import write_report
-from btfl.runs.saved import RECORD, RESULTS, SavedRun, load_run
+from btfl.runs.layout import RunFiles
+from btfl.runs.saved import SavedRun, load_run
 from btfl.runs.trained import TrainedFederation
 
 FIGURES = ("accuracy", "clients")
@@ -34,16 +35,16 @@ LARGEST = 3_000_000  # bytes a folder may have
 
 def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Sequence[str]) -> None:
     """Copy what is small, draw the report, and write the page."""
-    for run in runs:
-        if private := re.findall(r'"(/[\w./-]+)"', (run / RECORD).read_text()):
-            raise SystemExit(f"{run / RECORD} names places on this machine, which do not belong here: {private}")
-    if into.exists() and not list(into.glob(RECORD)) + list(into.glob(f"1/{RECORD}")):
+    for record in (RunFiles(run).record for run in runs):
+        if private := re.findall(r'"(/[\w./-]+)"', record.read_text()):
+            raise SystemExit(f"{record} names places on this machine, which do not belong here: {private}")
+    if into.exists() and not any(RunFiles(place).record.exists() for place in (into, into / "1")):
         raise SystemExit(f"{into} is there and holds no kept run: name another folder")
     shutil.rmtree(into, ignore_errors=True)
     for number, run in enumerate(runs, start=1):
         place = into if len(runs) == 1 else into / str(number)
         place.mkdir(parents=True)
-        for path in (run / RECORD, run / RESULTS, *run.glob("streams*")):
+        for path in (RunFiles(run).record, RunFiles(run).results, *run.glob("streams*")):
             shutil.copy(path, place)
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch)
@@ -66,8 +67,8 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
     """Write the page of what is kept; several runs differ in their streams or their methods alone."""
     saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
-    finals = sorted({path.parent.name: path for run in runs for path in run.folder.glob("training/*/final")}.items())
-    digests = [f"{recipe} {TrainedFederation.load(final).digest()[:16]}" for recipe, final in finals]
+    finals = {recipe: final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
+    digests = [f"{recipe} {TrainedFederation.load(finals[recipe].folder).digest()[:16]}" for recipe in sorted(finals)]
     lines = [
         f"# {into.name}",
         "",

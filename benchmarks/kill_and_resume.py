@@ -24,13 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
+from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.registry import load_source
 from btfl.engines import Event, LocalEngine, train_federation
 from btfl.randomness import generator
 from btfl.recipes import TrainingSettings
 from btfl.recipes.registry import make_recipe
+from btfl.runs.layout import CHECKPOINT, TrainingFiles
 
 CLIENTS = 10
 AIMS = ("work", "work", "start", "save")  # of the first, second, third and fourth kill, and so on
@@ -101,8 +102,9 @@ class Run:
 
     def saved(self) -> int:
         """Return the last round that is on disk."""
-        records = (self.folder / "run" / "checkpoints").glob("round-*/checkpoint.json")
-        return max((int(path.parent.name.removeprefix("round-")) for path in records), default=0)
+        files = TrainingFiles(self.folder / "run")
+        done = (round_ for round_ in files.rounds() if (files.checkpoint(round_) / f"{CHECKPOINT}.json").exists())
+        return max(done, default=0)
 
     def kill(self) -> None:
         """Kill the process and its workers, all at once."""

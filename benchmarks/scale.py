@@ -32,7 +32,7 @@ from btfl.engines.faults import FaultSettings, check_description, check_update
 from btfl.recipes import TrainingSettings
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.recipes.registry import RECIPES, make_recipe
-from btfl.studies.speed.clients import CLASSES, IMAGE_SHAPE, made_up_images
+from btfl.studies.speed.clients import CLASSES, IMAGE_SHAPE, synthetic_images
 
 MODELS = ("cnn", "resnet20", "cct4")
 FEW, MANY = 20, 40  # images of the two clients whose bundles are compared
@@ -65,7 +65,7 @@ def exchange(recipe_name: str, model: str) -> Exchange:
     update = recipe.train(1, shared, {}, data[0])
     descriptions = [recipe.describe(update.upload, update.private, one) for one in data]
     outcomes = [
-        recipe.conclude(update.upload, description.private, one, description.upload)
+        recipe.conclude(update.upload, description.private, one, description.summary)
         for one, description in zip(data, descriptions, strict=True)
     ]
     few, many = (_bytes_of(outcome.bundle) for outcome in outcomes)
@@ -73,7 +73,7 @@ def exchange(recipe_name: str, model: str) -> Exchange:
 
 
 def _client(images: int) -> ClientData:
-    part = LabelledImages(made_up_images(images, "scale"), np.arange(images) % CLASSES)
+    part = LabelledImages(synthetic_images(images, "scale"), np.arange(images) % CLASSES)
     return ClientData(0, part, part)
 
 
@@ -102,7 +102,7 @@ def on_flower(found: Exchange) -> dict[str, int]:
     from btfl.flower.messages import pack_broadcast, pack_job, pack_result
 
     run = 16 * "0"  # the name of a run is that long
-    sums = found.description.upload
+    sums = found.description.summary
     messages = {
         "round, down": pack_job(Job("train", 0, 1, {}), run, pack_broadcast(Broadcast(found.shared))),
         "round, up": pack_result(found.update),
@@ -116,7 +116,7 @@ def on_flower(found: Exchange) -> dict[str, int]:
 
 def print_model(recipe: str, model: str, found: Exchange) -> None:
     """Print what is sent and kept with one model."""
-    shared, sums = found.shared, found.description.upload
+    shared, sums = found.shared, found.description.summary.arrays
     both: Arrays = {**{f"shared.{name}": array for name, array in shared.items()}, **sums}
     exchanged: dict[str, Arrays] = {
         "round, down": shared,
@@ -151,7 +151,7 @@ def print_clients(found: Mapping[str, Exchange], share: float, bandwidth: float)
     rows: dict[int, list[tuple[float, float]]] = {10**power: [] for power in range(2, 7)}
     for clients, cells in rows.items():
         for one in found.values():
-            up, down, sums = raw(one.update.upload), raw(one.shared), raw(one.description.upload)
+            up, down, sums = raw(one.update.upload), raw(one.shared), raw(one.description.summary.arrays)
             end = down + sums + down + sums  # describe down and up, conclude down
             cells.append((max(round(share * clients), 1) * (down + up) / 1e9, clients * end / 1e9))
     seconds = 8 / bandwidth
@@ -174,7 +174,7 @@ def print_times(found: Mapping[str, Exchange], repeats: int) -> None:
     print("| --- | --- | --- |")
     for model, one in found.items():
         shapes = {name: array.shape for name, array in one.shared.items()}
-        average, sums = RunningSum(), RunningSum()
+        average, total = RunningSum(), one.description.summary
         times: dict[str, list[float]] = {"upload": [], "description": []}
         for _ in range(repeats):
             begun = time.perf_counter()
@@ -182,7 +182,7 @@ def print_times(found: Mapping[str, Exchange], repeats: int) -> None:
             average.add(one.update.upload, one.update.samples)
             added = time.perf_counter()
             check_description(one.description, one.recipe)
-            sums.add(one.description.upload)
+            total = total + one.description.summary
             times["upload"].append(1000 * (added - begun))
             times["description"].append(1000 * (time.perf_counter() - added))
         print(f"| {model} | {np.median(times['upload']):.3f} | {np.median(times['description']):.3f} |")

@@ -35,7 +35,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.source import LabelledImages, Source
 from btfl.data.subset import take
 from btfl.models import Network, build

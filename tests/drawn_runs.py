@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from btfl.bench.record import constants, describe_run
+from btfl.data.catalogue import load_source
 from btfl.data.manifest import SWITCHING
 from btfl.data.partition import make_partition
-from btfl.data.registry import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, make_manifest
 from btfl.experiments.experiment import make_experiment
 from btfl.methods.registry import find_method
+from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
-from btfl.runs.saved import RECORD, RESULTS, SAMPLES
 from btfl.storage import write_json
 
 CLASSES = 10
@@ -47,10 +47,10 @@ def make_run(folder: Path, *, length: int = 40, skill: dict[str, float] | None =
         for name in experiment.methods
         for stream in (*STREAMS, *([SWITCHING] if name in TELLS_E else []))
     ]
-    write_table(client_rows(predictions, experiment.test_batch, constants(record)), folder / RESULTS)
+    write_table(client_rows(predictions, experiment.test_batch, constants(record)), RunFiles(folder).results)
     of_run = {"run": record["run"], "seed": experiment.seed}
-    write_table(sample_rows(predictions, of_run), folder / SAMPLES)
-    write_json(folder / RECORD, record)
+    write_table(sample_rows(predictions, of_run), RunFiles(folder).samples)
+    write_json(RunFiles(folder).record, record)
     return folder
 
 

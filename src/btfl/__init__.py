@@ -8,23 +8,30 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.expectation import expected_weight
 from btfl.core.heads import LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
+from btfl.core.summary import Summary
 from btfl.errors import BtflError
-from btfl.methods.btfl.method import BayesianAdapter, Trace
-from btfl.methods.btfl.settings import BayesianSettings
-from btfl.methods.coherent.method import CoherentAdapter
-from btfl.methods.coherent.settings import CoherentSettings
+from btfl.methods.base import Method, Trace
+from btfl.methods.btfl import Btfl, BtflSettings
+from btfl.methods.coherent import Coherent, CoherentSettings
+
+BayesianAdapter, BayesianSettings, CoherentAdapter = Btfl, BtflSettings, Coherent  # what 0.1 called them
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BayesianAdapter",
     "BayesianSettings",
+    "Btfl",
     "BtflError",
+    "BtflSettings",
     "ClientBundle",
+    "Coherent",
     "CoherentAdapter",
     "CoherentSettings",
     "DiscretisedLikelihood",
     "LinearHead",
+    "Method",
+    "Summary",
     "Trace",
     "expected_weight",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,3 +50,24 @@ def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.flo
             )
         raise InputError(f"features are too large to compute with: up to {np.abs(array).max():.3g}")
     return array
+
+
+def as_one_sample(features: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
+    """Return one sample's features, shape (1, dimensions), as float64, and their squared length."""
+    if features.dtype != np.float64 or not features.flags.c_contiguous:
+        features = np.ascontiguousarray(features, dtype=np.float64)
+    single: NDArray[np.float64] = features
+    length = float(np.vdot(single, single))
+    if not math.isfinite(length):
+        as_features(single)  # says what is wrong
+    return single, length
+
+
+def as_labels(labels: ArrayLike, count: int, classes: int) -> NDArray[np.int64]:
+    """Return labels as int64 (samples,), or say what is wrong with them."""
+    array = np.asarray(labels)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise InputError(f"labels must be {count} whole numbers, not {array.dtype} of shape {array.shape}")
+    if array.size and not 0 <= array.min() <= array.max() < classes:
+        raise InputError(f"labels run from {array.min()} to {array.max()}, but there are {classes} classes")
+    return array.astype(np.int64)

@@ -6,6 +6,12 @@ import difflib
 from collections.abc import Iterable
 
 
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """Return the first names, and how many more there are: ``a, b and 7 more``."""
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+
+
 class BtflError(Exception):
     """Anything btfl refuses to do. The command line prints the message without a stack trace."""
 

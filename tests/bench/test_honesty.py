@@ -12,7 +12,7 @@ import pytest
 import btfl.bench.evaluate as evaluation_module
 from btfl.bench.evaluate import evaluate_client
 from btfl.bench.run import BenchRun, run_bench
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, Manifest, Stream, render
 from btfl.errors import InputError
@@ -95,7 +95,7 @@ def test_the_oracle_is_the_ceiling_of_what_mixes_two_heads(run: BenchRun) -> Non
     accuracy = run.rows[run.rows["stream"].isin(STREAMS)]
     table = accuracy.groupby(["method", "stream"])["accuracy"].mean().unstack()
     ceilings = {"fedavg": "oracle", "balanced": "oracle-balanced"}
-    mixing = [m for m in METHODS.values() if m.adapter_class().mixes_two_heads]
+    mixing = [m for m in METHODS.values() if m.method.mixes_two_heads]
     assert {m.name for m in mixing} >= {"btfl", "btfl-release", "fedthe", "fedthe-on-fedavg"}
     for method in mixing:
         assert (table.loc[ceilings[method.trained_with]] >= table.loc[method.name]).all(), method.name

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from btfl import BayesianAdapter, ClientBundle, DiscretisedLikelihood, LinearHead
+from btfl import Btfl, ClientBundle, DiscretisedLikelihood, LinearHead
 from btfl.errors import InputError, StorageError
 from making import make_bundle, make_stream
 
@@ -36,7 +36,7 @@ def test_it_comes_back_as_it_was(tmp_path: Path, bias: bool) -> None:
     bundle.save(tmp_path)
     again = ClientBundle.load(tmp_path)
     stream = make_stream(bundle)
-    assert BayesianAdapter(again).predict(stream).tobytes() == BayesianAdapter(bundle).predict(stream).tobytes()
+    assert Btfl(again).predict(stream).tobytes() == Btfl(bundle).predict(stream).tobytes()
     assert again.metadata == {"client": 3}
     for key, value in statistics.items():
         assert again.statistics[key].dtype == value.dtype

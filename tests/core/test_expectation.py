@@ -83,6 +83,39 @@ def test_absolute_error_for_large_parameters_and_extreme_ratios() -> None:
     assert np.abs(found - exact).max() < 1e-10
 
 
+def _by_two_sums(a: float, b: float, log_tau: float) -> tuple[mpmath.mpf, mpmath.mpf]:
+    """e and 1 - e as a ratio of two trapezoid sums in 60 digits."""
+    with mpmath.workdps(60):
+        a_, b_, tau = mpmath.mpf(a), mpmath.mpf(b), mpmath.mpf(log_tau)
+        peak, width = mpmath.log(a_ / b_), mpmath.sqrt((a_ + b_) / a_ / b_)
+        left, right, nodes = -13 * width - 140 / a_, 13 * width + 140 / b_, 1200
+
+        def log_density(t: mpmath.mpf) -> mpmath.mpf:
+            return -a_ * mpmath.log1p(mpmath.exp(-t)) - b_ * mpmath.log1p(mpmath.exp(t))
+
+        external = internal = mpmath.mpf(0)
+        for i in range(nodes + 1):
+            t = peak + left + (right - left) * i / nodes
+            density = mpmath.exp(log_density(t) - log_density(peak))
+            external += density / (1 + mpmath.exp(tau - t))
+            internal += density / (1 + mpmath.exp(t - tau))
+        return external / (external + internal), internal / (external + internal)
+
+
+def test_parameters_up_to_a_million_million() -> None:
+    rng = np.random.default_rng(0)
+    cases = [(25_876_475.0, 2_454_896.0, 2.3229), (1e12, 1e12, 0.5), (0.5, 1e12, -20.0), (1e12, 0.5, 20.0)]
+    cases += [(10 ** rng.uniform(4, 12), 10 ** rng.uniform(-0.3, 12), rng.uniform(-40, 40)) for _ in range(12)]
+    cases += [(b, a, -log_tau) for a, b, log_tau in cases]
+    for a, b, log_tau in cases:
+        tau = math.exp(log_tau)
+        e, rest = _by_two_sums(a, b, math.log(tau))
+        assert expected_weight(a, b, tau) == pytest.approx(float(e), rel=1e-12)
+        assert expected_weight(a, b, tau, complement=True) == pytest.approx(float(rest), rel=1e-12)
+    with pytest.raises(InputError, match="1e\\+12"):
+        expected_weight(1e13, 1.0, 1.0)
+
+
 def test_relative_error_of_the_smaller_side() -> None:
     rng = np.random.default_rng(1)
     a, b = np.exp(rng.uniform(0, math.log(300), (2, 80)))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from btfl.data.catalogue import load_source
 from btfl.data.duplicates import content_keys
 from btfl.data.fetching.cache import cache_root
 from btfl.data.partition import Partition, PartitionSettings, make_partition
-from btfl.data.registry import load_source
 from btfl.data.source import LabelledImages, Source
 from btfl.data.streams import (
     CLEAN,
@@ -97,7 +97,7 @@ def test_all_corruptions_are_drawn_about_equally() -> None:
 def test_without_another_domain_the_shifted_streams_are_corrupted_throughout(partition: Partition) -> None:
     source = load_source("digits", shift="none")
     manifest = make_manifest(source, partition, StreamSettings(), 0)
-    assert manifest.corrupted_throughout
+    assert manifest.shift_name is None
     for client in manifest.clients:
         assert (client.draws[1].corruption != CLEAN).all()
         assert (client.draws[3].origin == POOL).all()

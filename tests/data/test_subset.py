@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.subset import take
 from btfl.errors import InputError
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from btfl.core.client import Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import ClientData, FederatedData
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session
@@ -71,13 +72,13 @@ def with_weights(change: Callable[[dict[str, Any]], Any]) -> Tamper:
 
 def with_sums(**changes: Any) -> Tamper:
     def tamper(description: Description) -> Description:
-        sums = {name: array.copy() for name, array in description.upload.items()}
+        sums = {name: array.copy() for name, array in description.summary.arrays.items()}
         for name, change in changes.items():
             if change is None:
                 del sums[name]
             else:
                 sums[name] = change(sums[name])
-        return replace(description, upload=sums)
+        return replace(description, summary=Summary(sums))
 
     return tamper
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.registry import load_source
 from btfl.engines import LocalEngine, local, train_federation
 from btfl.engines.base import Broadcast, Failure, Job
 from btfl.engines.federation import Event, participants
@@ -77,7 +77,7 @@ def test_killed_at_random_moments_it_ends_the_same(undisturbed: dict[str, bytes]
         process = start(tmp_path, workers=2)
         # wait until it is at work, so that the kill falls into rounds and not into imports
         deadline = time.monotonic() + 60
-        while process.poll() is None and not (tmp_path / "run.json").exists() and time.monotonic() < deadline:
+        while process.poll() is None and not (tmp_path / "training.json").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(rng.uniform(0.0, 0.5))
         if process.poll() is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.errors import DataError, InputError, UnknownNameError
 from btfl.experiments import reproduce
 from btfl.experiments.files import read_experiment

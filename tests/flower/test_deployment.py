@@ -24,7 +24,8 @@ from btfl.engines import FaultSettings, LocalEngine, train_federation
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.files import read_preset
 from btfl.flower.task import FlowerTask
-from btfl.runs.trained import TrainedFederation, client_name, load_outcome
+from btfl.runs.layout import client_name
+from btfl.runs.trained import TrainedFederation, load_outcome
 
 pytestmark = pytest.mark.slow
 PROGRAMS = Path(sys.executable).parent

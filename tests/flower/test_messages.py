@@ -15,6 +15,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[f
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from btfl.core.summary import Summary
 from btfl.engines.base import Broadcast, Failure, Job, Kept
 from btfl.errors import InputError
 from btfl.flower.messages import (
@@ -68,10 +69,10 @@ def test_an_update_comes_through_without_the_private_state() -> None:
 
 
 def test_other_answers_come_through() -> None:
-    description = unpack_result(
-        "describe", pack_result(Description({"n": np.ones(1)}, {"head": np.ones(1, np.float32)}))
-    )
+    summary = Summary.of(np.ones((4, 3)), [0, 1, 1, 0], classes=2)
+    description = unpack_result("describe", pack_result(Description(summary, {"head": np.ones(1, np.float32)})))
     assert isinstance(description, Description)
+    assert all((description.summary.arrays[name] == array).all() for name, array in summary.arrays.items())
     assert not description.private
     assert unpack_result("conclude", pack_result(Kept())) == Kept()
     assert unpack_result("train", pack_result(Failure("tired"))) == Failure("tired")

@@ -141,5 +141,5 @@ def test_bbse_copes_with_classes_the_client_has_never_seen(validation: int) -> N
 @pytest.mark.parametrize("setting", ["window=0", "prior=0", "prior=none"])
 @pytest.mark.parametrize("name", ["em", "bbse"])
 def test_settings_out_of_range_are_named(name: str, setting: str) -> None:
-    with pytest.raises(InputError, match=f"{name}: {setting.split('=')[0]}"):
+    with pytest.raises(InputError, match=f"{name.upper()}: {setting.split('=')[0]}"):
         find_method(f"{name}[{setting}]").build(client())

@@ -66,11 +66,11 @@ def test_a_batch_of_one_is_answered_as_the_head_does() -> None:
 
 def test_batches_know_nothing_of_each_other_and_two_runs_are_equal() -> None:
     bundle = make_bundle()
-    adapter, stream = Lame(DeployedClient(bundle)), make_stream(bundle)
-    first = adapter.predict(stream[:32])
-    adapter.predict(stream[32:])
-    assert np.array_equal(adapter.predict(stream[:32]), first)
-    assert not np.allclose(adapter.predict(stream[:16]), first[:16])
+    method, stream = Lame(DeployedClient(bundle)), make_stream(bundle)
+    first = method.predict(stream[:32])
+    method.predict(stream[32:])
+    assert np.array_equal(method.predict(stream[:32]), first)
+    assert not np.allclose(method.predict(stream[:16]), first[:16])
     np.testing.assert_allclose(first.sum(1), 1.0)
 
 

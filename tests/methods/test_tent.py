@@ -91,7 +91,7 @@ def test_batch_normalisation_goes_by_the_batch_at_hand() -> None:
 
 
 def test_methods_are_suitable_unless_they_say_otherwise() -> None:
-    assert find_method("lame").adapter_class().unsuitable(untrained("cnn")) is None
+    assert find_method("lame").method.unsuitable(untrained("cnn")) is None
 
 
 @pytest.mark.parametrize("setting", ["steps=0", "learning_rate=0"])

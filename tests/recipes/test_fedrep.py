@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,11 +65,15 @@ def trained(wire: Wire) -> TrainedFederation:
     return train_federation(FedRep(SETTINGS, (8, 8, 1), 10), digits(), wire)
 
 
+def _uploaded(item: Update | Description) -> Mapping[str, Any]:
+    return item.upload if isinstance(item, Update) else item.summary.arrays
+
+
 def test_the_head_is_in_nothing_that_passes_over_the_wire(trained: TrainedFederation, wire: Wire) -> None:
     assert len([item for item in wire.returned if isinstance(item, Update)]) == 2 * 4
     head_shape = trained.client(0).bundle.personal_head.weight.shape
     heads = [item.private["head.weight"] for item in wire.returned]
-    for passed in (*(item.upload for item in wire.returned), *(b.shared for b in wire.sent), trained.shared):
+    for passed in (*(_uploaded(item) for item in wire.returned), *(b.shared for b in wire.sent), trained.shared):
         assert not [name for name in passed if "head" in name]
         for name, array in passed.items():
             if array.shape == head_shape and name != "class_feature_sums":  # those have the shape, but are features

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from btfl.errors import InputError, UnknownNameError
-from btfl.models import MODELS
-from btfl.recipes.settings import OF_MODELS, TrainingSettings
+from btfl.recipes.settings import TrainingSettings
 
 FIRST = {
     "model", "model_options", "rounds", "local_epochs", "personal_epochs", "finetune_epochs", "batch", "optimiser",
@@ -37,9 +36,3 @@ def test_wrong_values_are_refused() -> None:
         TrainingSettings(participation=0)
     with pytest.raises(UnknownNameError, match="Did you mean rounds"):
         TrainingSettings.for_model("cnn", round=3)
-
-
-def test_every_model_that_comes_with_btfl_has_settings() -> None:
-    assert set(OF_MODELS) == set(MODELS)
-    for model in MODELS:
-        assert TrainingSettings.for_model(model).model == model

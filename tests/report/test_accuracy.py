@@ -99,7 +99,7 @@ def test_pairs_are_the_same_clients_of_the_same_seeds(tmp_path: Path) -> None:
     wide = group.rows.pivot_table(index=["seed", "client"], columns="method", values="accuracy") * 100
     assert found.difference == pytest.approx((wide["btfl"] - wide["fedavg"]).mean())
     assert (found.clients, found.seeds) == (8, 2)
-    assert found.is_clear
+    assert found.low > 0
     (table,) = interval_tables(group)
     assert {row.cells[0].text: row.cells[-1].text for row in table.rows}["FedAvg"] == "better"
     with pytest.raises(InputError, match="not both"):

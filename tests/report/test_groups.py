@@ -93,5 +93,5 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="lacks run, experiment"):
         load_runs([run])
     (run / "run.json").write_text("{}")
-    with pytest.raises(StorageError, match="does not describe a benchmark run"):
+    with pytest.raises(StorageError, match="is not a btfl run"):
         load_runs([run])

@@ -1,8 +1,9 @@
-"""What a run leaves on disk: documented columns, the same bytes twice, and a switching stream that was really run."""
+"""What a run saves: documented columns, those of every method, the same bytes twice, and a switching stream."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from btfl.bench.evaluate import evaluate_client
 from btfl.bench.run import BenchRun, run_bench
 from btfl.data.manifest import SWITCHING
 from btfl.data.streams import STREAMS
+from btfl.errors import InputError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.files import read_preset
+from btfl.methods.heads import GlobalHead
+from btfl.methods.registry import find_method
 from btfl.report.cost import cost_tables
+from btfl.report.figures.weights import along_streams
 from btfl.report.groups import group_runs
 from btfl.runs.costs import read_costs
+from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
 from btfl.runs.saved import SavedRun, load_run
 from btfl.studies.speed.measure import measure_run
 
+FURTHER = {"all_external"}
+"""Documented columns that are there only if a method has them."""
 DOCS = Path(__file__).parents[2] / "docs" / "results.md"
 SMALL: dict[str, Any] = {
     **read_preset("demo"),
@@ -45,7 +54,65 @@ def documented(heading: str) -> set[str]:
 
 def test_every_column_is_documented_and_every_documented_column_is_there(run: BenchRun) -> None:
     assert set(pd.read_parquet(run.folder / "results.parquet")) == documented("results.parquet")
-    assert set(pd.read_parquet(run.folder / "samples.parquet")) == documented("samples.parquet")
+    assert set(pd.read_parquet(run.folder / "samples.parquet")) == documented("samples.parquet") - FURTHER
+
+
+class Surprised(GlobalHead):
+    """A user's own method, with a column of its own."""
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        return {"surprise": np.arange(self.last, dtype=np.float64)}
+
+    def predict(self, batch: np.ndarray) -> np.ndarray:
+        self.last = len(batch)
+        return super().predict(batch)
+
+
+class Greedy(Surprised):
+    """A method whose column has the name of one of the benchmark's."""
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        return {"label": np.zeros(self.last)}
+
+
+def predictions(run: BenchRun, *methods: str) -> list[Predictions]:
+    """Run methods on the streams of one client; nothing is trained again."""
+    return evaluate_client(replace(run.evaluation, methods=tuple(map(find_method, methods))), 0)
+
+
+def test_every_column_of_every_method_is_kept(run: BenchRun, tmp_path: Path) -> None:
+    own = f"{__name__}:Surprised"
+    found = predictions(run, "fedavg", "btfl", "coherent", own)
+    write_table(sample_rows(found, {"run": "one", "seed": 0}), tmp_path / "samples.parquet")
+    saved = SavedRun(tmp_path, run.record, client_rows(found, 32))
+    assert list(saved.samples)[-2:] == ["all_external", "surprise"]  # after the others, in the order of their names
+    assert documented("samples.parquet") == set(saved.samples) - {"surprise"}
+    counts = saved.samples.groupby("method")[["e", "a", "all_external", "surprise"]].count()
+    has = {method: [name for name, count in row.items() if count] for method, row in counts.iterrows()}
+    assert has == {"fedavg": [], "btfl": ["e", "a"], "coherent": ["e", "all_external"], own: ["surprise"]}
+    (group,) = group_runs([saved])
+    assert group.telling("surprise") == [own]
+    assert group.telling("no such column") == []
+
+
+def test_a_column_that_is_there_already_is_refused(run: BenchRun) -> None:
+    with pytest.raises(InputError, match="a trace column 'label', which the results have already"):
+        predictions(run, f"{__name__}:Greedy")
+
+
+def test_samples_of_an_older_file_have_every_column(run: BenchRun, tmp_path: Path) -> None:
+    for name in ("run.json", "results.parquet"):
+        (tmp_path / name).write_bytes((run.folder / name).read_bytes())
+    pd.read_parquet(run.folder / "samples.parquet").drop(columns=["a", "b", "lambda_s"]).to_parquet(
+        tmp_path / "samples.parquet", index=False
+    )
+    older = load_run(tmp_path)
+    assert older.samples[["a", "b", "lambda_s"]].isna().all(axis=None)
+    (group,) = group_runs([older])
+    assert len(along_streams(group, "btfl").axes) == 2  # e on two streams, without the memory
+    assert repr(older) == f"SavedRun({tmp_path.name}: digits, mlp, seed 0, 4 methods, 3 clients)"
 
 
 def test_the_same_experiment_leaves_the_same_bytes_in_any_folder(run: BenchRun, tmp_path: Path) -> None:
@@ -76,7 +143,7 @@ def test_the_switching_stream_is_run_by_methods_that_tell_e_and_counts_nowhere(r
         assert np.diff(external.astype(int)).tolist().count(-1) == 1  # and back
         sizes = samples[(samples["client"] == client) & (samples["method"] == "btfl")].groupby("stream").size()
         assert len(part) == sizes["original_ind"] + sizes["original_exd"]
-    # It is the adapter's own doing: the memory starts anew and moves along the stream.
+    # It is the method's own doing: the memory starts again and moves along the stream.
     own = switching[(switching["method"] == "btfl") & (switching["client"] == 0)].sort_values("position")
     head = samples[(samples["method"] == "btfl") & (samples["client"] == 0) & (samples["stream"] == STREAMS[0])]
     half = (~own["external"].to_numpy(dtype=bool)).argmin()

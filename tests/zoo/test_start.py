@@ -14,6 +14,7 @@ from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import Experiment, make_experiment
 from btfl.experiments.files import read_preset
 from btfl.runs.checkpoint import RunFolder
+from btfl.runs.start import Start
 from btfl.storage import read_json, write_json
 from btfl.zoo import start
 
@@ -38,7 +39,7 @@ def entry(run: BenchRun, tmp_path_factory: pytest.TempPathFactory) -> start.ZooE
     return start.pack(run.folder, "small", tmp_path_factory.mktemp("zoo"), told)
 
 
-def again(found: start.Start, folder: Path, **changes: Any) -> BenchRun:
+def again(found: Start, folder: Path, **changes: Any) -> BenchRun:
     return run_bench(Experiment(**{**found.experiment, **changes}), folder, start=found)
 
 
@@ -83,7 +84,7 @@ def test_a_recipe_that_differs_at_the_end_alone_needs_no_rounds_of_its_own(
 
 
 @pytest.mark.parametrize("step", ["begin", "save"])
-def test_an_interruption_while_weights_are_laid_out_does_not_lead_to_training(
+def test_an_interruption_while_weights_are_written_does_not_lead_to_training(
     step: str, entry: start.ZooEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:

@@ -1,7 +1,7 @@
 """Every method on every stream of every client: the same streams, the same trained weights.
 
 Features are computed once for each stream and shared by the methods that need only features. A method never sees a
-label, nor whether a sample is external; only the oracle, which is no method, is told the answers.
+label, nor whether a sample is external; only the oracle, which is no method, gets the answers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
 from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError
-from btfl.methods.base import Adapter
+from btfl.methods.base import Method
 from btfl.methods.heads import Oracle
-from btfl.methods.registry import Method
+from btfl.methods.registry import Variant
 from btfl.models.forward import extract
 from btfl.runs.client import DeployedClient
 from btfl.runs.results import Predictions
@@ -29,20 +29,27 @@ from btfl.runs.trained import TrainedFederation
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What is evaluated: shared by all clients."""
+    """What is evaluated: shared by all clients.
+
+    Parameters
+    ----------
+    source, manifest : the images, and the streams as indices of them
+    federations : by recipe
+    methods : what is run on every stream
+    test_batch : samples at a time, of methods that say nothing else
+    switching : also run the switching stream, for methods whose trace has the weight ``e``
+    """
 
     source: Source
     manifest: Manifest
     federations: Mapping[str, TrainedFederation]
-    """By recipe."""
-    methods: tuple[Method, ...]
+    methods: tuple[Variant, ...]
     test_batch: int = 32
     switching: bool = False
-    """Also run the switching stream, for the methods that tell their weight ``e``."""
 
 
 def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
-    """Evaluate client after client."""
+    """Evaluate client after client, in so many processes; the predictions come in the order of the clients."""
     with WorkerPool[int, list[Predictions]](workers, evaluate_client, evaluation) as pool:
         yield from pool.map(range(len(evaluation.manifest.clients)))
 
@@ -56,7 +63,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
     switching = _switching(streams)
     results = []
     for method in evaluation.methods:
-        adapter_class = method.adapter_class()
+        adapter_class = method.method
         recipe = method.trained_with
         if recipe not in clients:
             clients[recipe] = _client(evaluation, method, recipe, number)
@@ -76,7 +83,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
 
 
 def _switch(parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Put half of A, all of C and the other half of A after one another: IND, EXD and back."""
+    """Return half of A, all of C and the other half of A in a row: IND, EXD and back."""
     internal, external = parts["original_ind"], parts["original_exd"]
     half = len(internal) // 2
     return np.concatenate([internal[:half], external, internal[half:]])
@@ -93,9 +100,17 @@ def _switching(streams: Mapping[str, Stream]) -> Stream:
 
 
 def run_stream(
-    method: Method, adapter: Adapter, client: int, stream: Stream, seen: NDArray[Any], batch: int
+    method: Variant, adapter: Method, client: int, stream: Stream, seen: NDArray[Any], batch: int
 ) -> Predictions:
-    """Run a method over a stream, so many samples at a time; ``seen`` is what it sees of them: images or features."""
+    """Run a method over a stream.
+
+    Parameters
+    ----------
+    method, adapter : what is run: its name and settings, and the object built for this client
+    client, stream : whose stream, and which
+    seen : what the method sees of the stream: (n, d) features or (n, height, width, channels) images
+    batch : samples at a time
+    """
     adapter.reset()
     probabilities, traces = [], []
     for start in range(0, len(stream), batch):
@@ -104,13 +119,15 @@ def run_stream(
             adapter.tell(stream.labels[rows])
         probabilities.append(_checked(adapter.predict(seen[rows]), len(seen[rows]), method))
         traces.append(adapter.trace)
+    if any(part.keys() != traces[0].keys() for part in traces):
+        raise InputError(f"method '{method.name}' must have the same trace columns for every batch of a stream")
     trace = {key: np.concatenate([part[key] for part in traces]) for key in traces[0]}
     return Predictions(
         method, client, stream.name, np.concatenate(probabilities), stream.labels, stream.external, trace
     )
 
 
-def _checked(probabilities: NDArray[np.float64], count: int, method: Method) -> NDArray[np.float64]:
+def _checked(probabilities: NDArray[np.float64], count: int, method: Variant) -> NDArray[np.float64]:
     if probabilities.ndim != 2 or len(probabilities) != count:
         raise InputError(f"method '{method.name}' gave {probabilities.shape} for {count} samples, not (n, classes)")
     if not np.isfinite(probabilities).all():
@@ -118,7 +135,7 @@ def _checked(probabilities: NDArray[np.float64], count: int, method: Method) -> 
     return probabilities
 
 
-def _client(evaluation: Evaluation, method: Method, recipe: str, number: int) -> DeployedClient:
+def _client(evaluation: Evaluation, method: Variant, recipe: str, number: int) -> DeployedClient:
     if recipe not in evaluation.federations:
         trained = ", ".join(evaluation.federations) or "none"
         raise InputError(
@@ -127,18 +144,18 @@ def _client(evaluation: Evaluation, method: Method, recipe: str, number: int) ->
     return evaluation.federations[recipe].client(number)
 
 
-def needed_recipes(methods: Sequence[Method]) -> list[str]:
-    """Name the trainings that these methods stand on, in the order they first appear."""
+def needed_recipes(methods: Sequence[Variant]) -> list[str]:
+    """Name the recipes that these methods need, in the order they first appear."""
     return list(dict.fromkeys(method.trained_with for method in methods))
 
 
 def suitable(
-    methods: Sequence[Method], federations: Mapping[str, TrainedFederation]
-) -> tuple[tuple[Method, ...], tuple[str, ...]]:
+    methods: Sequence[Variant], federations: Mapping[str, TrainedFederation]
+) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
     """Return the methods that can be used on these models, and why the others cannot."""
     kept, reasons = [], []
     for method in methods:
-        reason = method.adapter_class().unsuitable(federations[method.trained_with].client(0))
+        reason = method.method.unsuitable(federations[method.trained_with].client(0))
         if reason is None:
             kept.append(method)
         else:

@@ -1,4 +1,4 @@
-"""One benchmark run, from data to results: train what the methods need, evaluate them all, write everything down."""
+"""One benchmark run, from data to results: train what the methods need, evaluate them all, save everything."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
+from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
-from btfl.runs.saved import RECORD, RESULTS, SAMPLES
+from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import write_json
-from btfl.zoo.start import Start, digest_note, last_round, lay, put
 
 Watch = Callable[[str, Event], None]
-"""Told the recipe and what has happened."""
+"""Called with the recipe, or ``evaluation``, and what has happened."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BenchRun:
     """A finished run."""
 
@@ -45,7 +45,10 @@ class BenchRun:
     record: Mapping[str, Any]
     """What ``run.json`` says."""
     evaluation: Evaluation
-    """The trained federations and streams, for whoever wants to go on with them."""
+    """The trained federations and streams, for further work on them."""
+
+    def __repr__(self) -> str:
+        return f"BenchRun({self.record['run']}, {self.rows['method'].nunique()} methods, in {self.folder})"
 
 
 def run_bench(
@@ -61,11 +64,22 @@ def run_bench(
 ) -> BenchRun:
     """Do everything an experiment asks for; what is already in the folder is not done again.
 
-    With a ``start`` nothing is trained: the weights are taken from there.
+    Parameters
+    ----------
+    experiment : what to train and to evaluate
+    folder : where the run is saved; an interrupted one goes on from there
+    workers : processes that evaluate clients, and train them if no engine is given
+    engine : where clients train
+    watch : called as the run goes on
+    faults : when a client has failed, and how many may
+    tensorboard : whether to write the metrics of training for TensorBoard
+    start : where trained weights are taken from; nothing is trained then
+
+    Example: ``run_bench(make_experiment(read_preset("demo")), "runs/demo").rows``
     """
     if tensorboard:
         need_tensorboard()
-    folder = Path(folder)
+    files = RunFiles(Path(folder))
     watch = watch or (lambda recipe, event: None)
     data = load_data(experiment)
     source, partition = data.source, data.partition
@@ -79,7 +93,7 @@ def run_bench(
             experiment,
             data,
             engine or LocalEngine(workers),
-            folder,
+            files.folder,
             watch=watch,
             faults=faults,
             tensorboard=tensorboard,
@@ -87,7 +101,7 @@ def run_bench(
         )
 
     methods, left_out = suitable(methods, federations)
-    manifest.save(folder)
+    manifest.save(files.folder)
     notes = (*_copies(partition.copies, manifest.left_out), *left_out, *_start_notes(start, federations))
     record = describe_run(experiment, source, manifest, methods, notes)
     predictions: list[Predictions] = []
@@ -97,10 +111,10 @@ def run_bench(
         predictions.extend(of_client)
         watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
     rows = client_rows(predictions, experiment.test_batch, constants(record))
-    write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), folder / SAMPLES)
-    write_table(rows, folder / RESULTS)
-    write_json(folder / RECORD, record)  # last: a folder that has it is complete
-    return BenchRun(experiment, folder, source, manifest, rows, record, evaluation)
+    write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), files.samples)
+    write_table(rows, files.results)
+    write_json(files.record, record)  # last: a folder that has it is complete
+    return BenchRun(experiment, files.folder, source, manifest, rows, record, evaluation)
 
 
 def train_recipe(
@@ -115,19 +129,21 @@ def train_recipe(
     tensorboard: bool = False,
     start: Start | None = None,
 ) -> TrainedFederation:
-    """Train one recipe of an experiment, in a folder of its own inside the run's; go on or load it if it is there.
+    """Train one recipe of an experiment, in a folder of its own inside the run's; resume or load it if it is there.
 
-    Where its rounds are those of another recipe, that one is trained, if need be, and only the end is the recipe's own.
+    Where its rounds are those of another recipe, that one is trained if necessary, and only the end is the recipe's
+    own. The parameters are those of ``run_bench``.
     """
-    source, place = data.source, training_folder(folder, name)
+    source, place = data.source, RunFiles(folder).training(name).folder
     recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
+    spec = run_spec(recipe, data)
     if start is not None:
-        lay(start, recipe, run_spec(recipe, data), place)
+        prepare_training(start, spec, place, recipe.rounds_of)
     elif recipe.rounds_of is not None and not is_finished(place):
         train_recipe(
             recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
         )
-        put(last_round(training_folder(folder, recipe.rounds_of)), run_spec(recipe, data), place)
+        write_checkpoint(last_state(RunFiles(folder).training(recipe.rounds_of).folder), spec, place)
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
 
@@ -137,11 +153,6 @@ def train_recipe(
                 board(event)
 
         return train_federation(recipe, data, engine, folder=place, report=report, faults=faults)
-
-
-def training_folder(folder: Path, recipe: str) -> Path:
-    """Return where a run keeps the training of a recipe."""
-    return folder / "training" / recipe
 
 
 def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederation]) -> list[str]:

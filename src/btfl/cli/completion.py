@@ -35,14 +35,14 @@ def recipes() -> Iterable[str]:
 
 def models() -> Iterable[str]:
     """Name the models."""
-    from btfl.recipes.settings import OF_MODELS
+    from btfl.models.names import MODELS
 
-    return OF_MODELS
+    return MODELS
 
 
 def datasets() -> Iterable[str]:
     """Name the datasets."""
-    from btfl.data.registry import SOURCES
+    from btfl.data.catalogue import SOURCES
 
     return SOURCES
 

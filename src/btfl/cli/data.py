@@ -31,8 +31,8 @@ def list_() -> None:
     """
     from rich.console import Console
 
+    from btfl.data.catalogue import SOURCES
     from btfl.data.fetching import fetch
-    from btfl.data.registry import SOURCES
 
     console = Console(highlight=False, soft_wrap=True)
     known = fetch.gettable()
@@ -123,7 +123,7 @@ def check(
     for result in results:
         if not result.problems:
             typer.echo(f"{result.name}: every byte is as it must be ({result.folder})")
-        elif result.at_hand:
+        elif result.available:
             wrong.extend(f"{result.name}: {problem}" for problem in result.problems)
             wrong.append(f"  `btfl data get {result.name}` repairs it ({result.folder})")
         elif name:

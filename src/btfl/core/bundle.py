@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from btfl.core.heads import HeadLike, LinearHead
+from btfl.checks import as_features, as_labels
+from btfl.core.heads import HeadLike, LinearHead, mean_entropy
 from btfl.core.likelihood import DiscretisedLikelihood
+from btfl.core.summary import Summary
 from btfl.errors import InputError, StorageError
 from btfl.storage import load_record, save_record
 
@@ -21,17 +23,39 @@ KIND = "btfl client bundle"
 VERSION = 1
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class ClientBundle:
-    """Two heads, two likelihoods, two mean entropies, and whatever else a test-time method needs."""
+    """Two heads, two likelihoods, two mean entropies, and whatever else a test-time method needs.
+
+    ``ClientBundle.of`` makes one from two heads and two summaries; ``save`` and ``load`` keep it on disk.
+
+    Parameters
+    ----------
+    global_head, personal_head : a head, a (classes, dimensions) matrix, a pair (weight, bias), or anything with
+        ``.weight`` and ``.bias``
+    local_likelihood, global_likelihood : of the client's own features, and of everyone's
+    local_entropy, global_entropy : mean entropy (nats) of the personal and of the global head over the client's
+        training set; None if not known, which BTFL refuses and Coherent does not need
+    statistics : further arrays that methods need, by name (docs/adding-a-method.md lists them)
+    metadata : where it comes from; JSON values only
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from btfl import ClientBundle, Summary
+    >>> z, y = np.abs(np.random.default_rng(0).normal(size=(60, 8))), np.arange(60) % 3
+    >>> own, others = Summary.of(z[:30], y[:30], 3), Summary.of(z[30:], y[30:], 3)
+    >>> ClientBundle.of(np.eye(3, 8), 2 * np.eye(3, 8), own, own + others, features=z[:30], labels=y[:30])
+    ClientBundle(3 classes, 8 dimensions, 30 own samples of 60 from 2 clients, 9 statistics)
+    """
 
     global_head: LinearHead
     personal_head: LinearHead
     local_likelihood: DiscretisedLikelihood
     global_likelihood: DiscretisedLikelihood
-    local_entropy: float
+    local_entropy: float | None
     """Mean entropy (nats) of the personal head over the client's training set, Hbar_l."""
-    global_entropy: float
+    global_entropy: float | None
     """Mean entropy (nats) of the global head over the client's training set, Hbar_g."""
     statistics: Mapping[str, NDArray[Any]]
     """Further arrays that other methods need, by name."""
@@ -44,8 +68,8 @@ class ClientBundle:
         personal_head: HeadLike,
         local_likelihood: DiscretisedLikelihood,
         global_likelihood: DiscretisedLikelihood,
-        local_entropy: float,
-        global_entropy: float,
+        local_entropy: float | None = None,
+        global_entropy: float | None = None,
         statistics: Mapping[str, ArrayLike] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
@@ -62,6 +86,56 @@ class ClientBundle:
             object.__setattr__(self, name, value)
         self._check()
 
+    @classmethod
+    def of(
+        cls,
+        global_head: HeadLike,
+        personal_head: HeadLike,
+        own: Summary,
+        everyone: Summary,
+        *,
+        features: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        validation: tuple[ArrayLike, ArrayLike] | None = None,
+        statistics: Mapping[str, ArrayLike] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> ClientBundle:
+        """Make a bundle from two heads, the client's own summary and everyone's.
+
+        Parameters
+        ----------
+        global_head, personal_head : a head, a (classes, dimensions) matrix, a pair (weight, bias), or anything with
+            ``.weight`` and ``.bias``
+        own : the summary of the client's training data
+        everyone : the total over all clients, this one included
+        features, labels : (samples, dimensions) and (samples,), the client's own training data. They stay on the
+            client; BTFL needs them for its mean entropies, and so do methods that compare with training samples
+        validation : features and labels of the client's validation part, for methods that choose settings on it
+        statistics : further arrays that a method of yours needs
+        metadata : where it comes from; JSON values only
+        """
+        heads = LinearHead.of(global_head), LinearHead.of(personal_head)
+        entropies: list[float | None] = [None, None]
+        kept: dict[str, ArrayLike] = {**everyone.for_bundle(), "local_class_counts": own.class_sums().counts}
+        if features is not None:
+            train = np.asarray(features)
+            exact = as_features(train, width=own.dimensions)
+            entropies = [mean_entropy(head, exact) for head in heads]
+            kept["train_features"] = train
+            if labels is not None:
+                kept["train_labels"] = as_labels(labels, len(train), own.classes)
+        if validation is not None:
+            kept["validation_features"], kept["validation_labels"] = validation
+        return cls(
+            *heads,
+            own.likelihood,
+            everyone.likelihood,
+            local_entropy=entropies[1],
+            global_entropy=entropies[0],
+            statistics={**kept, **(statistics or {})},
+            metadata=metadata,
+        )
+
     def _check(self) -> None:
         if self.global_head.classes != self.personal_head.classes:
             raise InputError(
@@ -77,6 +151,8 @@ class ClientBundle:
                 raise InputError(f"the global head takes {self.dimensions} dimensions, but the {what} {size}")
         for name in ("local_entropy", "global_entropy"):
             value = getattr(self, name)
+            if value is None:
+                continue
             if not isinstance(value, int | float | np.floating) or not math.isfinite(value) or value < 0:
                 raise InputError(f"{name} must be a finite number of nats, not negative, and not {value!r}")
             object.__setattr__(self, name, float(value))
@@ -89,6 +165,16 @@ class ClientBundle:
             raise InputError(f"metadata must be plain JSON values: {error}") from None
 
     @property
+    def mean_entropies(self) -> tuple[float, float]:
+        """Hbar_l and Hbar_g; an ``InputError`` if the bundle was made without features."""
+        if self.local_entropy is None or self.global_entropy is None:
+            raise InputError(
+                "this bundle lacks the mean entropies of both heads over the training set: make it with "
+                "ClientBundle.of(..., features=...)"
+            )
+        return self.local_entropy, self.global_entropy
+
+    @property
     def classes(self) -> int:
         """The number of classes."""
         return self.global_head.classes
@@ -97,6 +183,30 @@ class ClientBundle:
     def dimensions(self) -> int:
         """The feature size d."""
         return self.global_head.dimensions
+
+    def statistic(self, name: str) -> NDArray[Any]:
+        """Return one of the statistics; if the bundle lacks it, the error says how to get it.
+
+        Arrays of real numbers come as float64, whole numbers as they are.
+        """
+        self.require(name)
+        array = self.statistics[name]
+        return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
+
+    def require(self, *names: str, by: str = "this method") -> None:
+        """Raise an ``InputError`` if the bundle lacks one of these statistics."""
+        if missing := [name for name in names if name not in self.statistics]:
+            raise InputError(
+                f"{by} needs {', '.join(missing)} among the bundle's statistics: training leaves them there, and "
+                "so does ClientBundle.of with features, labels and validation. Train again, or make the bundle that way"
+            )
+
+    def __repr__(self) -> str:
+        local, everyone = self.local_likelihood, self.global_likelihood
+        return (
+            f"ClientBundle({self.classes} classes, {self.dimensions} dimensions, {local.count:,} own samples of "
+            f"{everyone.count:,} from {everyone.clients:,} clients, {len(self.statistics)} statistics)"
+        )
 
     def save(self, folder: str | Path) -> None:
         """Save into a folder as safetensors and JSON; if it fails, what was there before is still whole."""

@@ -13,6 +13,10 @@ For tau between 1/10 and 10 scipy sums that series: fast and accurate for every 
 argument 1 scipy's hyp2f1 is slow, loses digits, and returns NaN or inf once a or b reach the hundreds; there the same
 expectation is a trapezoid sum over t = logit(m), whose integrand is analytic and decays exponentially on both sides,
 so that the sum converges geometrically (about 1e-12 with 96 nodes).
+
+Where a or b exceed ``_LARGE`` both lose digits, because the logarithm of the Beta function does. There e is the ratio
+of two such sums around the peak of the density, which needs no Beta function: right to 1e-13 up to
+``LARGEST_PARAMETER``.
 """
 
 from __future__ import annotations
@@ -28,9 +32,12 @@ from btfl.errors import InputError
 Floats = NDArray[np.float64]
 
 SMALLEST_PARAMETER = 0.5  # Jeffreys' prior; below it the tails of logit(m) are too long for a fixed number of nodes
+LARGEST_PARAMETER = 1e12  # beyond it a * t has too few digits left behind the point
+_LARGE = 1e4  # from here on a ratio of two sums
 _SERIES_LIMIT = float(np.log(10.0))  # |log tau| up to which the series is summed
 _LOG_TAU_LIMIT = 600.0  # beyond it e is 0 or 1 to all digits, and exp(-t) tau would overflow
 _NODES = np.arange(96, dtype=np.float64)
+_MANY_NODES = 768  # where one parameter is small and the other large, the density has a long tail
 _DROP = 30.0  # the sum stops where the integrand has fallen by exp(-30)
 _CHUNK = 512  # rows at a time: the work arrays stay in the processor's cache
 
@@ -49,8 +56,11 @@ def expected_weight(a: ArrayLike, b: ArrayLike, tau: ArrayLike, *, complement: b
     """
     a_, b_, tau_ = (np.asarray(x, dtype=np.float64) for x in (a, b, tau))
     for name, value in (("a", a_), ("b", b_)):
-        if not (np.isfinite(value) & (value >= SMALLEST_PARAMETER)).all():
-            raise InputError(f"{name} must be finite and at least {SMALLEST_PARAMETER}, as a Beta parameter")
+        if not ((value >= SMALLEST_PARAMETER) & (value <= LARGEST_PARAMETER)).all():
+            raise InputError(
+                f"{name} is a Beta parameter, from {SMALLEST_PARAMETER} to {LARGEST_PARAMETER:g}; what was given has "
+                f"{value.min():g} to {value.max():g}"
+            )
     if np.isnan(tau_).any() or (tau_ < 0).any():
         raise InputError("tau is a ratio of likelihoods: it must be a number and not negative")
     with np.errstate(divide="ignore"):
@@ -66,6 +76,12 @@ def expected_weight(a: ArrayLike, b: ArrayLike, tau: ArrayLike, *, complement: b
 
 def weight_and_complement(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats, Floats]:
     """Return e and 1 - e for flat arrays of equal length; nothing is checked here."""
+    if (large := np.maximum(a, b) > _LARGE).any():
+        e, one_minus_e = np.empty_like(a), np.empty_like(a)
+        for rows, compute in ((large, _by_ratio), (~large, weight_and_complement)):
+            if rows.any():
+                e[rows], one_minus_e[rows] = compute(a[rows], b[rows], log_tau[rows])
+        return e, one_minus_e
     series = np.abs(log_tau) <= _SERIES_LIMIT
     if series.all():
         e = _by_series(a, b, log_tau)
@@ -86,6 +102,8 @@ def weight_and_complement(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats
 
 def weight_of_one(a: float, b: float, log_tau: float) -> float:
     """Return e of a single sample: the bits of ``weight_and_complement`` without its arrays."""
+    if a > _LARGE or b > _LARGE:
+        return float(_by_ratio(*np.array([[a], [b], [log_tau]]))[0][0])
     if abs(log_tau) > _SERIES_LIMIT:
         log_tau = min(max(log_tau, -_LOG_TAU_LIMIT), _LOG_TAU_LIMIT)
         mirrored = log_tau < np.log(a / b)
@@ -162,3 +180,21 @@ def _trapezoid_in_logit_space(
     terms = np.exp(exponent, out=exponent)
     odds /= odds + np.exp(log_tau)[:, None]  # m_hat at each node
     return np.asarray(np.vecdot(terms, odds) * step * np.exp(height - scipy.special.betaln(a, b)))
+
+
+def _by_ratio(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats, Floats]:
+    """Return e and 1 - e as ratios of sums over u = logit(m) - log(a/b), the distance from the density's peak.
+
+    The log density there is a u - (a+b) log(1 + a/(a+b) (exp(u) - 1)), or the same with a, b and u, -u exchanged: of
+    the two, the one that subtracts the smaller numbers.
+    """
+    total, least = a + b, np.minimum(a, b)
+    width = np.sqrt(2 * _DROP * total / a / b)
+    left, right = -width - 2 * _DROP / a, width + 2 * _DROP / b
+    u = left[:, None] + ((right - left) / (_MANY_NODES - 1))[:, None] * np.arange(_MANY_NODES)
+    towards = np.where((a <= b)[:, None], u, -u)
+    log_density = least[:, None] * towards - total[:, None] * np.log1p((least / total)[:, None] * np.expm1(towards))
+    density = np.exp(log_density)
+    logit = u + (np.log(a / b) - np.clip(log_tau, -_LOG_TAU_LIMIT, _LOG_TAU_LIMIT))[:, None]
+    external, internal = (np.vecdot(density, scipy.special.expit(part)) for part in (logit, -logit))
+    return external / (external + internal), internal / (external + internal)

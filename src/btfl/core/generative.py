@@ -20,22 +20,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.checks import finite_array
+from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
+from btfl.core.summary import DISTORTED, PLAIN, ClassSums
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
 
-SUMS = ("class_counts", "class_feature_sums", "feature_scatter")
-"""What n_k, s_k and S are called in what clients send and in bundles."""
 _LEAST_VARIANCE = 1e-6  # of the features' mean square, where there is no variance at all
 _RIDGE = 1e-9  # of the variance, even without shrinkage: dead features must not make the covariance singular
 
 
-def class_scores(class_counts: Floats, class_sums: Floats, scatter: Floats, shrinkage: float) -> LinearHead:
-    """Return the scores s_k as a linear head; a class nobody has is scored as the mean of all."""
-    counts = finite_array("class counts", class_counts, ndim=1)
-    sums = finite_array("class feature sums", class_sums, ndim=2)
-    total_scatter = finite_array("feature scatter", scatter, ndim=2)
+_NAMES = ("class_counts", "class_feature_sums", "feature_scatter")
+NEEDED = tuple(f"global_{name}" for name in _NAMES)
+"""The bundle's statistics that everyone's sums are read from."""
+OPTIONAL = tuple(f"global_{DISTORTED}{name}" for name in _NAMES)
+"""The same over distorted copies, where there are any."""
+
+
+def everyones_sums(bundle: ClientBundle, distorted: float = 0.0) -> ClassSums:
+    """Return everyone's class sums from a bundle, those of distorted copies counting so much more.
+
+    A bundle without copies, of an app that sent none or of an older btfl, has the samples as they are alone.
+    """
+    plain = _sums(bundle, PLAIN)
+    if not any(name in bundle.statistics for name in OPTIONAL):
+        return plain
+    copies = _sums(bundle, DISTORTED)
+    for name, array, copy in zip(OPTIONAL, plain, copies, strict=True):
+        if copy.shape != array.shape:
+            raise InputError(f"{name} has the shape {copy.shape}, but that of the samples has {array.shape}")
+    return ClassSums(*(array + distorted * copy for array, copy in zip(plain, copies, strict=True)))
+
+
+def _sums(bundle: ClientBundle, kind: str) -> ClassSums:
+    names = [f"global_{kind}{name}" for name in _NAMES]
+    bundle.require(*names, by="a generative head")
+    return ClassSums(*(np.asarray(bundle.statistics[name], dtype=np.float64) for name in names))
+
+
+def class_scores(of: ClassSums, shrinkage: float) -> LinearHead:
+    """Return the scores s_k as a linear head; a class nobody has is scored as the mean of all.
+
+    Parameters
+    ----------
+    of : counts (classes,), feature sums (classes, dimensions) and scatter (dimensions, dimensions)
+    shrinkage : r, from 0 to 1
+    """
+    counts = finite_array("class counts", of.counts, ndim=1)
+    sums = finite_array("class feature sums", of.sums, ndim=2)
+    total_scatter = finite_array("feature scatter", of.scatter, ndim=2)
     classes, dimensions = sums.shape
     if counts.shape != (classes,) or total_scatter.shape != (dimensions, dimensions):
         raise InputError(
@@ -55,7 +89,7 @@ def class_scores(class_counts: Floats, class_sums: Floats, scatter: Floats, shri
 
 
 def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right: Floats) -> Floats:
-    """Return C^-1 ``right`` for the shrunk covariance C, which is never singular; ``mean_square``: of whole features."""
+    """Return C^-1 ``right`` for the shrunk covariance C, never singular; ``mean_square`` is of whole features."""
     dimensions = len(covariance)
     variance = max(float(np.trace(covariance)), _LEAST_VARIANCE * mean_square) / dimensions
     floor = variance if variance > 0 else 1.0  # all features are the same number

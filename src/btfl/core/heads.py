@@ -1,26 +1,60 @@
-"""A linear head on frozen features: what a client has two of."""
+"""Heads on frozen features: what a client has two of, and what turns features into logits.
+
+Most heads are linear, and several linear heads are one product. Any other is a ``ScoreHead``: a function of the
+features. Both can be put under other label shares, multiplied, and stacked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from btfl.checks import finite_array
+from btfl.core.softmax import entropy, log_softmax
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
 _LARGE_LOGIT = 100.0
-HeadLike = Union["LinearHead", ArrayLike, tuple[ArrayLike, ArrayLike | None]]
-"""A head, a (classes, dimensions) matrix, or a pair (weight, bias)."""
+
+HeadLike = Any
+"""A head; a (classes, dimensions) matrix; a pair (weight, bias); or anything with ``.weight`` and ``.bias``, such as a
+torch ``nn.Linear``."""
 
 
-@dataclass(frozen=True, eq=False)
+class Head(Protocol):
+    """What turns features into one logit for each class."""
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+
+    def logits(self, features: Floats) -> Floats:
+        """Return (samples, classes) logits; each row the same to the bit in a batch of any size."""
+
+    def under(self, log_shares: Floats, temperature: float = 1.0) -> Head:
+        """Return the head of these scores over a temperature, plus the log shares of the classes."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearHead:
-    """Weights of shape (classes, dimensions) and, if there is one, a bias of shape (classes,)."""
+    """A linear head.
+
+    Parameters
+    ----------
+    weight : (classes, dimensions)
+    bias : (classes,), or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from btfl import LinearHead
+    >>> LinearHead(np.eye(3, 5))
+    LinearHead(3 classes, 5 dimensions, no bias)
+    """
 
     weight: Floats
     bias: Floats | None = None
@@ -38,13 +72,22 @@ class LinearHead:
 
     @classmethod
     def of(cls, value: HeadLike) -> LinearHead:
-        """Take a head, a (classes, dimensions) matrix, or a pair (weight, bias)."""
+        """Return the head that a value stands for.
+
+        Parameters
+        ----------
+        value : a ``LinearHead``; a (classes, dimensions) matrix; a pair (weight, bias); or anything with ``.weight``
+            and ``.bias``, such as a torch ``nn.Linear``
+        """
         if isinstance(value, LinearHead):
             return value
         if isinstance(value, tuple) and len(value) == 2:
             weight, bias = value
-            return cls(np.asarray(weight), None if bias is None else np.asarray(bias))
-        return cls(np.asarray(value))
+        elif hasattr(value, "weight"):
+            weight, bias = value.weight, getattr(value, "bias", None)
+        else:
+            weight, bias = value, None
+        return cls(_plain(weight), None if bias is None else _plain(bias))
 
     @property
     def classes(self) -> int:
@@ -71,9 +114,69 @@ class LinearHead:
         logits: Floats = RowwiseLinear([self])(features)[0]
         return logits
 
+    def __repr__(self) -> str:
+        bias = "no bias" if self.bias is None else "bias"
+        return f"LinearHead({self.classes} classes, {self.dimensions} dimensions, {bias})"
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreHead:
+    """A head that is any function of the features: for densities whose scores are not linear."""
+
+    classes: int
+    score: Callable[[Floats], Floats]
+    """(samples, dimensions) features -> (samples, classes) logits, each row on its own."""
+
+    def logits(self, features: Floats) -> Floats:
+        """Return (samples, classes) logits."""
+        return self.score(features)
+
+    def under(self, log_shares: Floats, temperature: float = 1.0) -> ScoreHead:
+        """Return the head of these scores over a temperature, plus the log shares of the classes."""
+        return ScoreHead(self.classes, lambda features: self.score(features) / temperature + log_shares)
+
+
+def product(one: Head, other: Head) -> Head:
+    """Return the head whose softmax is the product of both heads' softmaxes, normalised."""
+    if isinstance(one, LinearHead) and isinstance(other, LinearHead):
+        return one.times(other)
+    return ScoreHead(one.classes, lambda features: one.logits(features) + other.logits(features))
+
+
+def probabilities(head: Head, features: NDArray[Any]) -> Floats:
+    """Return a head's (samples, classes) softmax."""
+    return np.exp(log_softmax(head.logits(np.asarray(features, dtype=np.float64))))
+
+
+def mean_entropy(head: Head, features: NDArray[Any]) -> float:
+    """Return a head's mean entropy over (samples, dimensions) features, in nats."""
+    return float(entropy(log_softmax(head.logits(np.asarray(features, dtype=np.float64)))).mean())
+
+
+class HeadStack(Protocol):
+    """Several heads read at once."""
+
+    large_above: float
+    """The squared length of features from which on logits may be too large for a plain exponential."""
+
+    def by_sample(self, features: Floats) -> Floats:
+        """Return (samples, heads, classes) logits, as they lie in memory."""
+
+    def of_one(self, features: Floats) -> Floats:
+        """Return (heads, classes) logits of a single sample, shape (1, dimensions)."""
+
+    def large(self, features: Floats) -> NDArray[np.bool_] | None:
+        """Return which samples may have logits too large for a plain exponential, in the shape of ``by_sample``."""
+
+
+def stack(heads: Sequence[Head]) -> HeadStack:
+    """Stack heads: in one product if all are linear, else one after the other."""
+    linear = [head for head in heads if isinstance(head, LinearHead)]
+    return RowwiseLinear(linear) if len(linear) == len(heads) else AnyHeads(heads)
+
 
 class RowwiseLinear:
-    """Several heads applied in one product, each row to the bit as it would be alone.
+    """Several linear heads applied in one product, each row to the bit as it would be alone.
 
     A plain matrix product may add in another order for another batch size. Broadcasting over rows makes the linear
     algebra library do the same product for each row, so a stream gives the same numbers however it is cut.
@@ -89,7 +192,6 @@ class RowwiseLinear:
         longest = float(np.sqrt((self._weights**2).sum(axis=0).max()))
         offset = 0.0 if self._bias is None else float(np.abs(self._bias).max())
         self.large_above = (_LARGE_LOGIT - offset) * abs(_LARGE_LOGIT - offset) / max(longest, 1e-100) ** 2
-        """The squared length of features from which on logits may be too large for a plain exponential."""
 
     def __call__(self, features: Floats) -> Floats:
         """Return (heads, samples, classes) logits."""
@@ -103,7 +205,7 @@ class RowwiseLinear:
         return flat.reshape(len(features), *self._shape)
 
     def large(self, features: Floats) -> NDArray[np.bool_] | None:
-        """Say which samples may have logits too large for a plain exponential, in the shape of ``by_sample``."""
+        """Return which samples may have logits too large for a plain exponential, in the shape of ``by_sample``."""
         found: NDArray[np.bool_] = np.vecdot(features, features) > self.large_above
         return found[:, None, None] if found.any() else None
 
@@ -113,3 +215,30 @@ class RowwiseLinear:
         if self._bias is not None:
             flat += self._bias
         return flat.reshape(self._shape)
+
+
+class AnyHeads:
+    """Heads of any kind, read one after the other."""
+
+    large_above = -1.0  # of any sample: nothing is known of their logits
+
+    def __init__(self, heads: Sequence[Head]) -> None:
+        self._heads = heads
+
+    def by_sample(self, features: Floats) -> Floats:
+        """Return (samples, heads, classes) logits."""
+        return np.stack([head.logits(features) for head in self._heads], axis=1)
+
+    def of_one(self, features: Floats) -> Floats:
+        """Return (heads, classes) logits of a single sample, shape (1, dimensions)."""
+        single: Floats = self.by_sample(features)[0]
+        return single
+
+    def large(self, features: Floats) -> NDArray[np.bool_] | None:
+        """Return that any sample's logits may be large."""
+        return np.ones((len(features), 1, 1), dtype=np.bool_)
+
+
+def _plain(value: Any) -> NDArray[Any]:
+    """Return an array from anything that holds numbers; a tensor of torch need not be detached first."""
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)

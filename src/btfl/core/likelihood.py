@@ -115,3 +115,29 @@ class DiscretisedLikelihood:
             grid = math.ldexp(1.0, math.frexp(bound)[1] - 52)
             weights = np.rint(weights / grid) * grid
         return float(log_zero.sum()), weights
+
+
+class LikelihoodPair:
+    """A client's own likelihood and everyone's, read in one product.
+
+    Every partial sum of the product is exact (see ``log_odds``), so that a row is the same to the bit in any batch.
+    """
+
+    def __init__(
+        self, local: DiscretisedLikelihood, everyone: DiscretisedLikelihood, smoothing: Smoothing = "add-one"
+    ) -> None:
+        self._local_offset, local_odds = local.log_odds(smoothing)
+        self._global_offset, global_odds = everyone.log_odds(smoothing)
+        self._odds = np.stack([local_odds, global_odds], axis=1)
+
+    def log_q(self, features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return log Q_l and log Q_g, (samples,) each."""
+        log_q_local, log_q_global = np.ascontiguousarray(((features > THRESHOLD) @ self._odds).T)
+        log_q_local += self._local_offset
+        log_q_global += self._global_offset
+        return log_q_local, log_q_global
+
+    def log_q_of_one(self, features: NDArray[np.float64]) -> tuple[float, float]:
+        """Return log Q_l and log Q_g of a single sample, shape (1, dimensions)."""
+        log_q_local, log_q_global = (features > THRESHOLD).dot(self._odds)[0].tolist()
+        return log_q_local + self._local_offset, log_q_global + self._global_offset

@@ -1,1 +1,1 @@
-"""Images, who owns them, and the five test streams made of them."""
+"""Datasets, their partition among clients, and the five test streams made from them."""

@@ -1,4 +1,4 @@
-"""Exact copies inside a dataset: found by content, so that no split can put one copy in training and one in a test."""
+"""Exact copies inside a dataset: found by content, so that no split has one copy in training and one in a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def content_keys(images: Images) -> list[bytes]:
 
 
 def first_copies(images: Images) -> Indices:
-    """Give, for each image, the index of the first image with the same pixels (itself, if it is the first)."""
+    """Return, for each image, the index of the first image with the same pixels (its own, if it is the first)."""
     first: dict[bytes, int] = {}
     return np.array([first.setdefault(key, i) for i, key in enumerate(content_keys(images))], dtype=np.int64)
 

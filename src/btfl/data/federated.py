@@ -10,7 +10,7 @@ from btfl.data.source import LabelledImages, Source
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """What one client has to train with: its own train and validation parts, nothing else."""
+    """What one client trains with: its own train and validation parts, nothing else."""
 
     client: int
     train: LabelledImages
@@ -19,7 +19,14 @@ class ClientData:
 
 @dataclass(frozen=True, eq=False)
 class FederatedData:
-    """A source and who owns what of it."""
+    """A source and its partition among clients.
+
+    Example
+    -------
+    >>> data = FederatedData(source, make_partition(source, PartitionSettings(clients=5), seed=0))
+    >>> data.of(client=3, round_=0).train
+    LabelledImages(108 images of 8x8x1)
+    """
 
     source: Source
     partition: Partition

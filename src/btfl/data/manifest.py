@@ -1,11 +1,11 @@
-"""A manifest: the streams of all clients written down as indices, with a hash that says whether two are the same."""
+"""A manifest: the streams of all clients as indices, with a hash to compare two of them by."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,33 +61,46 @@ class StreamSettings(Settings):
 _FIXED: Mapping[str, Any] = {"use_domain": True}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Draw:
-    """How a stream's samples are made, one entry a sample in each array."""
+    """How a stream's samples are made, one entry a sample in each array (n,).
+
+    Parameters
+    ----------
+    origin : POOL or OTHER_DOMAIN
+    index : which image of that origin
+    corruption : position in ``StreamSettings.corruptions``, or CLEAN
+    """
 
     origin: NDArray[np.int8]
-    """POOL or OTHER_DOMAIN."""
     index: Indices
-    """Which image of that origin."""
     corruption: NDArray[np.int8]
-    """Position in ``StreamSettings.corruptions``, or CLEAN."""
 
     def __len__(self) -> int:
         return len(self.index)
 
+    def __repr__(self) -> str:
+        other, corrupted = int((self.origin == OTHER_DOMAIN).sum()), int((self.corruption != CLEAN).sum())
+        return f"Draw({len(self):,} samples, {corrupted:,} corrupted, {other:,} of the other domain)"
+
 
 @dataclass(frozen=True, eq=False)
 class ClientStreams:
-    """Streams A to D of one client, and how E is picked from them."""
+    """Streams A to D of one client, and how E is picked from them.
+
+    Parameters
+    ----------
+    draws : of A, B, C and D
+    mixture : E as (stream 0 to 3, position in it), shape (samples, 2)
+    """
 
     draws: tuple[Draw, Draw, Draw, Draw]
-    mixture: NDArray[np.int32]
-    """E as (stream 0 to 3, position in it), shape (samples, 2)."""
+    mixture: NDArray[np.int32] = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Manifest:
-    """The streams of all clients, and what they are a function of."""
+    """The streams of all clients, and what they are a function of; make one with ``streams.make_manifest``."""
 
     settings: StreamSettings
     partition: PartitionSettings
@@ -99,6 +112,10 @@ class Manifest:
     left_out: int
     """Images of the other domain that are not used, since the pool holds exact copies of them."""
     clients: tuple[ClientStreams, ...]
+
+    def __repr__(self) -> str:
+        other = self.shift_name or "no other domain"
+        return f"Manifest({self.source!r}, {other}, {len(self.clients)} clients, seed {self.seed}, {self.hash[:12]})"
 
     @cached_property
     def hash(self) -> str:
@@ -163,8 +180,3 @@ class Manifest:
                     arrays[f"{i}.{stream}.{part}"] = getattr(draw, part)
             arrays[f"{i}.mixture"] = client.mixture
         return arrays
-
-    @property
-    def corrupted_throughout(self) -> bool:
-        """Whether B and D have no other domain in them; every table made so says it."""
-        return self.shift_name is None

@@ -1,4 +1,4 @@
-"""Who owns which image: the pool dealt to clients, and each client's part split into train, validation and test.
+"""Which client has which image: the pool dealt to clients, each part split into train, validation and test.
 
 Exact copies of an image always go to the same side of the same client, so that no split leaks by content.
 """
@@ -42,32 +42,45 @@ class PartitionSettings(Settings):
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClientPart:
-    """One client's images, as indices into the pool."""
+    """One client's images: ``train``, ``validation`` and ``test``, each as indices (n,) into the pool."""
 
     train: Indices
     validation: Indices
     test: Indices
 
+    def __repr__(self) -> str:
+        sides = (("train", self.train), ("validation", self.validation), ("test", self.test))
+        return f"ClientPart({', '.join(f'{len(side):,} {name}' for name, side in sides)})"
+
     @property
     def everything(self) -> Indices:
-        """All the client owns."""
+        """All images of the client."""
         return np.concatenate([self.train, self.validation, self.test])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """Every client's part."""
+    """Which client has which images; make one with ``make_partition``.
+
+    Parameters
+    ----------
+    settings, seed : what it was made with
+    parts : one for each client
+    copies_of : for each pool image (n,), the first one with the same pixels
+    """
 
     settings: PartitionSettings
     seed: int
     parts: tuple[ClientPart, ...]
     copies_of: Indices
-    """For each pool image, the first one with the same pixels."""
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    def __repr__(self) -> str:
+        return f"Partition({len(self.copies_of):,} images, {len(self)} clients, {self.settings.kind}, seed {self.seed})"
 
     @property
     def copies(self) -> int:
@@ -91,7 +104,13 @@ class Partition:
 
 
 def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Partition:
-    """Deal a source's pool to clients: a pure function of the source, the settings and the seed."""
+    """Deal a source's pool to clients: a pure function of the source, the settings and the seed.
+
+    Example
+    -------
+    >>> make_partition(load_source("digits"), PartitionSettings(clients=5), seed=0)
+    Partition(1,797 images, 5 clients, dirichlet, seed 0)
+    """
     copies_of = first_copies(source.pool.images)
     originals = np.flatnonzero(copies_of == np.arange(len(copies_of)))
     if len(originals) < FEWEST * settings.clients:
@@ -136,7 +155,7 @@ def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Gener
 
 
 def _fill_up(parts: list[Indices], labels: Labels, least: int, rng: np.random.Generator) -> list[Indices]:
-    """Return those who have too few more of the classes they already have, each from whoever then has most.
+    """Move images to clients that have too few, of classes they already have, each from the client that has most.
 
     So the label mixes stay as different as they were drawn. It ends: as long as one client has too few, another has
     more than enough; where none of those has a wanted class, another of its classes will do.
@@ -172,7 +191,7 @@ def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generato
 def _by_domain(
     source: Source, originals: Indices, settings: PartitionSettings, rng: np.random.Generator
 ) -> list[Indices]:
-    """Return each client images of one domain only; larger domains get more clients."""
+    """Deal each client images of one domain only; larger domains get more clients."""
     if source.domains is None:
         raise InputError(f"{source.name} has no domains to deal by; use dirichlet, equal or shards")
     domains = source.domains[originals]

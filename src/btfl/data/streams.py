@@ -1,4 +1,4 @@
-"""The five test streams of BTGFL for every client, written down as indices with a hash.
+"""The five test streams of BTGFL for every client, as indices with a hash.
 
 | stream           | what it holds                                                                         |
 | A original_ind   | the client's own held-out test samples                                                |
@@ -54,22 +54,39 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stream:
-    """A stream as a method sees it (images), and as the benchmark judges it (labels, external)."""
+    """A test stream: what a method sees (images), and what its predictions are compared with (labels, external).
+
+    Parameters
+    ----------
+    name : one of ``STREAMS``
+    images : uint8 (n, height, width, channels)
+    labels : (n,)
+    external : (n,), whether a sample comes from another client (EXD); neither this nor the labels reach a method
+    """
 
     name: str
     images: Images
     labels: Labels
     external: NDArray[np.bool_]
-    """Whether the sample comes from elsewhere (EXD). Neither this nor the labels reach a method."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r}, {len(self):,} samples, {int(self.external.sum()):,} external)"
+
 
 def make_manifest(source: Source, partition: Partition, settings: StreamSettings, seed: int) -> Manifest:
-    """Draw every client's five streams."""
+    """Draw every client's five streams, as indices: a pure function of the arguments.
+
+    Example
+    -------
+    >>> manifest = make_manifest(source, partition, StreamSettings(severity=3), seed=0)
+    >>> render(source, manifest, client=0)["synthetical"].images.shape
+    (72, 8, 8, 1)
+    """
     domain = source.shifted
     by_class, left_out = None, 0
     if domain is not None:
@@ -95,7 +112,7 @@ def make_manifest(source: Source, partition: Partition, settings: StreamSettings
 
 
 def render(source: Source, manifest: Manifest, client: int) -> Mapping[str, Stream]:
-    """Make the images of one client's five streams."""
+    """Make the images of one client's five streams, by name."""
     _check_source(source, manifest)
     if not 0 <= client < len(manifest.clients):
         raise InputError(f"there are clients 0 to {len(manifest.clients) - 1}, no client {client}")

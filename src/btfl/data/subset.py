@@ -12,9 +12,14 @@ from btfl.randomness import generator
 
 
 def take(source: Source, samples: int) -> Source:
-    """Keep so many images of the pool, each class by its share.
+    """Return the source with a smaller pool, each class by its share.
 
-    Which ones is the same for every seed of a run, so that seeds differ in how images are dealt, not in the images.
+    Which images are kept does not depend on the seed of a run: seeds differ in how images are dealt, not in the images.
+
+    Parameters
+    ----------
+    source : the dataset
+    samples : how many images of the pool to keep; where there are no more, the source is returned as it is
     """
     labels, total = source.pool.labels, len(source.pool)
     if samples < 1:

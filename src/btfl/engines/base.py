@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
 from btfl.errors import BtflError
-from btfl.recipes.base import Description, Recipe, Sums, Update
+from btfl.recipes.base import Description, Recipe, Update
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Broadcast:
     """What the server sends to every client of a round."""
 
     shared: Weights
-    everyone: Sums | None = None
+    everyone: Summary | None = None
 
 
 class Session(Protocol):

@@ -77,9 +77,9 @@ def check_update(update: Update, shapes: Shapes, largest: float) -> None:
 
 def check_description(description: Description, recipe: Recipe) -> None:
     """Refuse statistics that no data could give."""
-    for name, array in description.upload.items():
+    for name, array in description.summary.arrays.items():
         _check_finite(name, array)
-    recipe.check_description(description.upload)
+    recipe.check_summary(description.summary)
     for name, private in description.private.items():
         _check_finite(f"the client's own {name}", private)
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
@@ -27,11 +28,11 @@ from btfl.engines.faults import FaultSettings, check_description, check_update, 
 from btfl.engines.log import RunLog
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
-from btfl.runs.checkpoint import Progress, RunFolder
+from btfl.runs.checkpoint import RunFolder, TrainingState
+from btfl.runs.layout import TrainingFiles
 from btfl.runs.trained import TrainedFederation
 
 Report = Callable[["Event"], None]
-_FINAL = "final"  # folder of a run that holds its outcome
 log = logging.getLogger(__name__)
 
 
@@ -76,12 +77,12 @@ def train_federation(
         run.check(spec)
         if is_finished(run.folder):
             log.info("%s is finished already", recipe.name)
-            return TrainedFederation.load(run.folder / _FINAL)
+            return TrainedFederation.load(run.files.final.folder)
         tell = run_log = RunLog(run.folder, tell)
         progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
     if progress:
         log.info("%s goes on after round %d of %d", recipe.name, progress.round, rounds)
-    event, progress = ("resume", progress) if progress else ("start", Progress(0, recipe.initial()))
+    event, progress = ("resume", progress) if progress else ("start", TrainingState(0, recipe.initial()))
     with engine.open(recipe, data) as session:
         if run is not None and run_log is not None:  # not before: a wrong model or device leaves nothing behind
             run.begin(spec)
@@ -93,11 +94,11 @@ def train_federation(
                 progress = run.save(progress, changed)
             else:
                 progress = replace(progress, private={**progress.private, **changed})
-        outcomes = stage.conclude(len(data), progress)
+        outcomes, total = stage.conclude(len(data), progress)
     kept = tuple(outcome if isinstance(outcome, ClientOutcome) else None for outcome in outcomes)
-    federation = TrainedFederation(spec, progress.shared, kept)
+    federation = TrainedFederation(spec, progress.shared, kept, total)
     if run is not None and None not in outcomes:
-        federation.save(run.folder / _FINAL)
+        federation.save(run.files.final.folder)
     if run_log is not None:
         complete, digest = None not in outcomes, None if None in kept else federation.digest()
         run_log.write("end", round=progress.round, rounds=rounds, complete=complete, digest=digest)
@@ -106,7 +107,7 @@ def train_federation(
 
 def is_finished(folder: str | Path) -> bool:
     """Return whether a run's folder holds its outcome, complete with every client's, as this btfl saves it."""
-    return TrainedFederation.is_saved(Path(folder) / _FINAL)
+    return TrainedFederation.is_saved(TrainingFiles(Path(folder)).final.folder)
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
@@ -125,7 +126,7 @@ class _Stage:
         self.recipe, self.session, self.faults, self.tell = recipe, session, faults, tell
         self.shapes = {name: array.shape for name, array in recipe.initial().items()}
 
-    def one_round(self, clients: int, progress: Progress) -> tuple[Progress, dict[int, Weights]]:
+    def one_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
         """Train the clients drawn for the next round, and average what is usable.
 
         Given are the progress, with the private states of before, and those that have changed.
@@ -151,30 +152,34 @@ class _Stage:
         rounds = self.recipe.settings.rounds
         self.tell(Event("train", round_, rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
-        return Progress(round_, average.mean(), progress.private, history), changed
+        return TrainingState(round_, average.mean(), progress.private, history), changed
 
-    def conclude(self, clients: int, progress: Progress) -> list[ClientOutcome | Kept | None]:
-        """Add up what every client says of its data, send the sum to all, and collect their bundles."""
+    def conclude(self, clients: int, progress: TrainingState) -> tuple[list[ClientOutcome | Kept | None], Summary]:
+        """Add up every client's summary, send the total to all, and collect their bundles; return both."""
         rounds, shared = self.recipe.settings.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         check = partial(check_description, recipe=self.recipe)
-        count, sums, ready = _Count(clients, self), RunningSum(), []
-        for job, description in usable(
-            self.session, Broadcast(shared), jobs, (Description,), check, self.faults, count.done
-        ):
-            sums.add(description.upload)
-            ready.append(replace(job, task="conclude", private=description.private))
-            count.done(job)
+        count, ready = _Count(clients, self), list[Job]()
+
+        def summaries() -> Iterator[Summary]:
+            for job, description in usable(
+                self.session, Broadcast(shared), jobs, (Description,), check, self.faults, count.done
+            ):
+                ready.append(replace(job, task="conclude", private=description.private))
+                count.done(job)
+                yield description.summary
+
+        total = Summary.total(summaries())
         self.faults.check_cohort(len(ready))
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
-        count, everyone = _Count(len(ready), self), Broadcast(shared, sums.total())
+        count, everyone = _Count(len(ready), self), Broadcast(shared, total)
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
             self.session, everyone, ready, (ClientOutcome, Kept), lambda outcome: None, self.faults, count.done
         )
         for job, outcome in concluded:
             outcomes[job.client] = outcome
             count.done(job)
-        return outcomes
+        return outcomes, total
 
 
 class _Count:

@@ -21,20 +21,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from btfl.errors import InputError
+from btfl.runs.layout import TrainingFiles
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
     from btfl.engines.federation import Event
 
-LOG, TENSORBOARD = "log.jsonl", "tensorboard"
-
 
 class RunLog:
     """A report that writes down what is of interest, and passes everything on."""
 
     def __init__(self, folder: Path, report: Callable[[Event], None]) -> None:
-        self._path, self._report = folder / LOG, report
+        self._path, self._report = TrainingFiles(folder).log, report
         self._left_out = 0  # clients of this round
         _cut_torn_line(self._path)
 
@@ -71,7 +70,7 @@ class TensorBoardReport:
 
     def __init__(self, folder: Path) -> None:
         need_tensorboard()
-        self._folder = folder / TENSORBOARD
+        self._folder = TrainingFiles(folder).tensorboard
         self._writer: SummaryWriter | None = None
 
     def __enter__(self) -> TensorBoardReport:

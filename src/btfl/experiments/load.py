@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import make_partition
-from btfl.data.registry import load_source
 from btfl.data.subset import take
 from btfl.experiments.experiment import Experiment
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.source import Source
 from btfl.errors import DataError, InputError
 from btfl.experiments.experiment import Experiment, make_experiment

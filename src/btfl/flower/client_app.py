@@ -24,7 +24,8 @@ from btfl.flower.messages import pack_result, unpack_job
 from btfl.flower.state import PrivateState
 from btfl.flower.task import FlowerTask, TaskReader
 from btfl.recipes.base import Description, Recipe, Update
-from btfl.runs.trained import client_name, save_outcome
+from btfl.runs.layout import TrainingFiles, client_name
+from btfl.runs.trained import save_outcome
 
 
 def make_client_app(task: FlowerTask | TaskReader = FlowerTask.from_run_config) -> ClientApp:
@@ -89,7 +90,7 @@ def _work(task: FlowerTask, message: Message, context: Context) -> Update | Desc
 def client_folder(task: FlowerTask, context: Context) -> Path:
     """Return the folder where this client keeps its state and, in the end, its bundle."""
     own = context.node_config.get("folder")
-    return Path(task.folder) / "clients" / client_name(_client(context)) if own is None else Path(str(own))
+    return TrainingFiles(Path(task.folder)).clients / client_name(_client(context)) if own is None else Path(str(own))
 
 
 def _client(context: Context) -> int:

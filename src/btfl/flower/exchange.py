@@ -8,7 +8,7 @@ class, and its ``start`` ends with it. See ``examples/flower_existing_app``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,13 @@ from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import HeadLike, LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
-from btfl.engines.aggregate import RunningSum
+from btfl.core.summary import Summary
 from btfl.engines.base import Failure, Kept
 from btfl.engines.faults import FaultSettings
 from btfl.errors import BtflError, InputError, TooFewClientsError
 from btfl.flower.inbox import ask, reason
 from btfl.flower.messages import from_record, pack_result, to_record, unpack_result
-from btfl.recipes.base import Description, Sums
-from btfl.recipes.statistics import check_sums, describe_features, global_likelihood, global_statistics, mean_entropy
+from btfl.recipes.base import Description
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class LocalView:
     """Output of the extractor, (samples, dimensions), never negative: it must end in a ReLU."""
     labels: ArrayLike
     global_head: HeadLike
-    """The linear layer after the extractor, as (weight, bias); the bias may be None."""
+    """The linear layer after the extractor: (weight, bias), or anything with ``.weight`` and ``.bias``."""
     personal_head: HeadLike
     """The client's own linear layer, trained on the same features and never uploaded."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -66,7 +65,8 @@ def add_btfl(app: ClientApp, view: View, folder: Callable[[Context], Path]) -> N
         records = message.content.array_records
 
         def work() -> Kept:
-            _bundle(view(records["arrays"], context), from_record(records["everyone"])).save(folder(context))
+            everyone = Summary.from_arrays(from_record(records["everyone"]))
+            _bundle(view(records["arrays"], context), everyone).save(folder(context))
             return Kept()
 
         return _reply(message, work)
@@ -79,12 +79,17 @@ def add_btfl(app: ClientApp, view: View, folder: Callable[[Context], Path]) -> N
 class Exchanged:
     """What the server knows after an exchange."""
 
-    likelihood: DiscretisedLikelihood
-    """The average over all clients that described their data."""
+    total: Summary
+    """The total over all clients that described their data."""
     kept: tuple[int, ...]
     """The nodes that have their bundle."""
     failed: Mapping[int, str]
     """The nodes that have none, and why."""
+
+    @property
+    def likelihood(self) -> DiscretisedLikelihood:
+        """The average over all clients that described their data."""
+        return self.total.likelihood
 
 
 def exchange(
@@ -96,30 +101,37 @@ def exchange(
     """
     faults, failed = faults or FaultSettings(), dict[int, str]()
     nodes = sorted(grid.get_node_ids())
-    sums, described = RunningSum(), []
+    described: list[int] = []
     question = RecordDict({"arrays": arrays})
-    for node, reply in ask(grid, "query.btfl_describe", dict.fromkeys(nodes, question), faults.time_limit, _go_on):
-        try:
-            answer = _answer("describe", reply)
-            assert isinstance(answer, Description)
-            check_sums(answer.upload, classes, dimensions)
-            sums.add(answer.upload)
+
+    def summaries() -> Iterator[Summary]:
+        asked = dict.fromkeys(nodes, question)
+        for node, reply in ask(grid, "query.btfl_describe", asked, faults.time_limit, _go_on):
+            try:
+                answer = _answer("describe", reply)
+                assert isinstance(answer, Description)
+                answer.summary.check(classes, dimensions)
+            except InputError as error:
+                _fail(failed, node, error)
+                continue
             described.append(node)
-        except InputError as error:
-            _fail(failed, node, error)
-    _enough(len(described), len(nodes), faults, failed)
+            yield answer.summary
+        _enough(len(described), len(nodes), faults, failed)
+
+    everyone = Summary.total(summaries())
     faults.check_cohort(len(described))
-    everyone = sums.total()
-    question = RecordDict({"arrays": arrays, "everyone": to_record(everyone)})
+    answer_to_all = RecordDict({"arrays": arrays, "everyone": to_record(everyone.to_arrays())})
     kept = []
-    for node, reply in ask(grid, "query.btfl_conclude", dict.fromkeys(described, question), faults.time_limit, _go_on):
+    for node, reply in ask(
+        grid, "query.btfl_conclude", dict.fromkeys(described, answer_to_all), faults.time_limit, _go_on
+    ):
         try:
             _answer("conclude", reply)
             kept.append(node)
         except InputError as error:
             _fail(failed, node, error)
     _enough(len(kept), len(nodes), faults, failed)
-    return Exchanged(global_likelihood(everyone), tuple(kept), failed)
+    return Exchanged(everyone, tuple(kept), failed)
 
 
 class WithBtfl(Strategy):  # type: ignore[misc,unused-ignore]  # Any where flwr is not installed
@@ -139,40 +151,26 @@ class WithBtfl(Strategy):  # type: ignore[misc,unused-ignore]  # Any where flwr 
 
 
 def _describe(view: LocalView) -> Description:
-    features, labels, head = as_features(view.features), np.asarray(view.labels), LinearHead.of(view.global_head)
-    if labels.shape != (len(features),) or labels.dtype.kind not in "iu":
-        raise InputError(f"labels must be {len(features)} whole numbers, not {labels.dtype} of shape {labels.shape}")
-    if labels.size and not 0 <= labels.min() <= labels.max() < head.classes:
-        raise InputError(f"labels run from {labels.min()} to {labels.max()}, but the head has {head.classes} classes")
-    if (features < 0).any():
-        raise InputError("features must not be negative: end the extractor in a ReLU")
-    copies = None
-    if view.distorted_features is not None:
-        copies = as_features(view.distorted_features, width=features.shape[1]).astype(np.float32)
-        if len(copies) != len(features) or (copies < 0).any():
-            raise InputError(f"distorted_features must be {len(features)} rows, one a sample, and not negative")
-    return Description(describe_features(features.astype(np.float32), labels.astype(np.int64), head.classes, copies))
+    return Description(_summary(view))
 
 
-def _bundle(view: LocalView, everyone: Sums) -> ClientBundle:
-    features = as_features(view.features).astype(np.float32)
-    global_head, personal_head = LinearHead.of(view.global_head), LinearHead.of(view.personal_head)
-    labels = np.asarray(view.labels).astype(np.int64)
-    return ClientBundle(
-        global_head,
-        personal_head,
-        DiscretisedLikelihood.fit(features),
-        global_likelihood(everyone),
-        local_entropy=mean_entropy(personal_head, features),
-        global_entropy=mean_entropy(global_head, features),
-        statistics={
-            **global_statistics(everyone),
-            "local_class_counts": np.bincount(labels, minlength=global_head.classes).astype(np.float64),
-            "train_features": features,
-            "train_labels": labels,
-        },
-        metadata=view.metadata,
-    )
+def _summary(view: LocalView) -> Summary:
+    for name, features in (("features", view.features), ("distorted_features", view.distorted_features)):
+        if features is not None and (np.asarray(features) < 0).any():
+            raise InputError(f"{name} must not be negative: end the extractor in a ReLU")
+    classes = LinearHead.of(view.global_head).classes
+    return Summary.of(_single(view.features), view.labels, classes, distorted=_single(view.distorted_features))
+
+
+def _single(features: ArrayLike | None) -> Any:
+    """Return features in single precision, which is what a bundle keeps of them."""
+    return None if features is None else as_features(features).astype(np.float32)
+
+
+def _bundle(view: LocalView, everyone: Summary) -> ClientBundle:
+    heads = view.global_head, view.personal_head
+    features, metadata = _single(view.features), view.metadata
+    return ClientBundle.of(*heads, _summary(view), everyone, features=features, labels=view.labels, metadata=metadata)
 
 
 def _reply(message: Message, work: Callable[[], Description | Kept]) -> Message:

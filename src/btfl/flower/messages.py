@@ -15,6 +15,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from btfl.core.summary import Summary
 from btfl.engines.base import Broadcast, Failure, Job, Kept, Result
 from btfl.errors import InputError
 from btfl.recipes.base import Description, Update
@@ -50,7 +51,7 @@ def pack_broadcast(broadcast: Broadcast) -> dict[str, ArrayRecord]:
     """Return the records that every message of a round carries."""
     records = {"shared": to_record(broadcast.shared)}
     if broadcast.everyone is not None:
-        records["everyone"] = to_record(broadcast.everyone)
+        records["everyone"] = to_record(broadcast.everyone.to_arrays())
     return records
 
 
@@ -65,7 +66,8 @@ def unpack_job(content: RecordDict) -> tuple[Broadcast, Job, str]:
     facts = content.config_records["job"]
     arrays = {name: from_record(record) for name, record in content.array_records.items()}
     job = Job(cast("Any", facts["task"]), _whole(facts["client"]), _whole(facts["round"]), {})
-    return Broadcast(arrays["shared"], arrays.get("everyone")), job, str(facts["run"])
+    everyone = Summary.from_arrays(arrays["everyone"]) if "everyone" in arrays else None
+    return Broadcast(arrays["shared"], everyone), job, str(facts["run"])
 
 
 def pack_result(result: Update | Description | Kept | Failure) -> RecordDict:
@@ -74,13 +76,13 @@ def pack_result(result: Update | Description | Kept | Failure) -> RecordDict:
         return RecordDict({"facts": ConfigRecord({"kind": "failure", "reason": result.reason})})
     if isinstance(result, Kept):
         return RecordDict({"facts": ConfigRecord({"kind": "kept"})})
-    upload = to_record(result.upload)
     if isinstance(result, Description):
+        upload = to_record(result.summary.to_arrays())
         return RecordDict({"facts": ConfigRecord({"kind": "description"}), "upload": upload})
     return RecordDict(
         {
             "facts": ConfigRecord({"kind": "update", "samples": int(result.samples)}),
-            "upload": upload,
+            "upload": to_record(result.upload),
             "metrics": MetricRecord({name: float(value) for name, value in result.metrics.items()}),
         }
     )
@@ -96,7 +98,7 @@ def unpack_result(task: str, content: RecordDict) -> Result | Failure:
         if (task, kind) == ("conclude", "kept"):
             return Kept()
         if (task, kind) == ("describe", "description"):
-            return Description(from_record(content.array_records["upload"]))
+            return Description(Summary.from_arrays(from_record(content.array_records["upload"])))
         if (task, kind) == ("train", "update"):
             metrics = cast("Mapping[str, float]", dict(content.metric_records["metrics"]))
             upload = from_record(content.array_records["upload"])

@@ -21,7 +21,8 @@ from btfl.flower.client_app import run_name
 from btfl.flower.inbox import Inbox, ask, reason
 from btfl.flower.messages import INTRODUCE, TYPES, pack_broadcast, pack_job, unpack_result
 from btfl.recipes.base import Recipe
-from btfl.runs.trained import client_name, load_outcome
+from btfl.runs.layout import client_name
+from btfl.runs.trained import load_outcome
 
 log = logging.getLogger(__name__)
 

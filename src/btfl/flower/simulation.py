@@ -24,6 +24,7 @@ from btfl.flower.client_app import make_client_app, run_name
 from btfl.flower.session import GridEngine
 from btfl.flower.task import FlowerTask
 from btfl.recipes.base import Recipe
+from btfl.runs.layout import TrainingFiles
 
 _QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
 
@@ -49,10 +50,10 @@ class FlowerSimulation:
         task = FlowerTask.of(self.experiment, recipe.name, folder, self.faults)
         if run_name(*task.make()) != run_name(recipe, data):
             raise InputError("the recipe and data to simulate are not those of the simulation's experiment")
-        simulation = _Simulation(task, len(data), self.workers)
+        simulation, clients = _Simulation(task, len(data), self.workers), TrainingFiles(folder).clients
         with (
             simulation as grid,
-            GridEngine(grid, self.faults, folder / "clients", simulation.check).open(recipe, data) as session,
+            GridEngine(grid, self.faults, clients, simulation.check).open(recipe, data) as session,
         ):
             yield session
 

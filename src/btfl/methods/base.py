@@ -1,66 +1,214 @@
-"""What a test-time method is: built from what one client keeps, fed its stream batch by batch."""
+"""What a test-time method is: built from what one client keeps, fed its stream batch by batch.
+
+A method declares everything about itself in its own class: cards (names, titles, paper, style), settings, what it needs
+and the columns of its trace. BTFL, Coherent and every baseline are such classes, and so is a method of your own.
+"""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from btfl.errors import UnknownNameError
-from btfl.runs.client import DeployedClient
+from btfl.core.bundle import ClientBundle
+from btfl.core.client import Weights
+from btfl.errors import InputError, UnknownNameError
+from btfl.knobs import Knob, NoSettings, Settings
+from btfl.methods.card import Card
 
 Floats = NDArray[np.float64]
 Takes = Literal["features", "images"]
 
 
-class Adapter(ABC):
-    """A test-time method. Subclass it in a file of your own and name it ``--method my_module:MyAdapter``.
+class Client(Protocol):
+    """A client on its device: its bundle, and networks for methods that change one."""
 
-    The constructor takes the client and the method's settings as keyword arguments with defaults. A method sees the
-    client's bundle and networks and the stream's features or images: no label, no other client's data.
+    @property
+    def bundle(self) -> ClientBundle:
+        """What the client keeps."""
+
+    def network(self, name: str) -> Any:
+        """Return a fresh torch network, ``global`` or ``finetuned``; the client's own weights stay as they were."""
+
+    def auxiliary(self, name: str, head: str) -> Weights:
+        """Return the weights of an auxiliary head that was trained with the network of that name."""
+
+
+@dataclass(frozen=True)
+class BundleOnly:
+    """A client of which there is a bundle and nothing else: enough for every method that takes features."""
+
+    bundle: ClientBundle
+
+    def network(self, name: str) -> Any:
+        """Refuse: there is no network."""
+        raise InputError(f"this client has no '{name}' network, only a bundle: use a method that takes features")
+
+    def auxiliary(self, name: str, head: str) -> Weights:
+        """Refuse: there is no network."""
+        return dict(self.network(name))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a method's trace: one value for each sample."""
+
+    help: str
+    dtype: Any = np.float64
+
+
+class Trace(Mapping[str, NDArray[Any]]):
+    """Why each sample of the last batch was decided as it was: columns by name, ``trace["e"]`` or ``trace.e``."""
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        self._columns = dict(columns)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name.startswith("_") or name not in self._columns:
+            raise AttributeError(f"this trace has no column '{name}', only {', '.join(self.__dict__['_columns'])}")
+        return self._columns[name]
+
+    def __repr__(self) -> str:
+        samples = len(next(iter(self._columns.values()), ()))
+        return f"Trace({samples} samples: {', '.join(self)})"
+
+
+class Method(ABC):
+    """A test-time method. Subclass it in a file of your own and name it ``--method my_module:MyMethod``.
+
+    A method sees the client's bundle and networks and the stream's features or images: no label, no other client's
+    data. docs/adding-a-method.md has a whole example.
+
+    Parameters
+    ----------
+    client : a ``ClientBundle``, or a client with a bundle and networks
+    settings : an object of ``settings_class``; or give single settings by name
+
+    Examples
+    --------
+    >>> method = Btfl(bundle, prune_above=5)                      # doctest: +SKIP
+    >>> probabilities = method.predict(features)                  # doctest: +SKIP
+    >>> saved = json.dumps(method.state)                          # doctest: +SKIP
     """
 
+    cards: ClassVar[tuple[Card, ...]] = ()
+    """Its names, titles and looks; the first one is the method with its default settings."""
     takes: ClassVar[Takes] = "features"
     """``features`` of the shared extractor, as float64 (n, d); or ``images``, as uint8 (n, height, width, channels)."""
     recipe: ClassVar[str] = "fedavg"
     """The training it stands on."""
-    mixes_two_heads: ClassVar[bool] = False
-    """Whether its answer lies between the global and the personal head's, so that the oracle is its ceiling."""
+    settings_class: ClassVar[type[Settings]] = NoSettings
+    """Its settings, each declared once with meaning, range and default (``btfl.knobs``)."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Which of the bundle's statistics it cannot do without."""
+    columns: ClassVar[Mapping[str, Column]] = {}
+    """The columns of its trace; ``e`` is the weight of the global head."""
+    exportable: ClassVar[bool] = False
+    """Whether ``btfl export`` can write it as one ONNX graph."""
     paper: ClassVar[str] = ""
-    """Where it comes from."""
     summary: ClassVar[str] = ""
-    """What it does at test time, in one line."""
+    """Where it comes from and what it does, for a method without a card."""
 
-    def __init__(self, client: DeployedClient) -> None:
-        self.client = client
+    def __init__(self, client: Client | ClientBundle, settings: Settings | None = None, **changes: Any) -> None:
+        self.client: Client = BundleOnly(client) if isinstance(client, ClientBundle) else client
+        self.settings: Any = self.settings_class.make(**changes) if settings is None else settings
+        if not isinstance(self.settings, self.settings_class):
+            raise InputError(
+                f"settings of {type(self).__name__} are a {self.settings_class.__name__}, not a "
+                f"{type(settings).__name__}"
+            )
+        self.bundle.require(*self.needs, by=f"{self.card().title} (recipe '{self.recipe}')")
+        self._found: tuple[Any, ...] | None = None
+
+    @property
+    def bundle(self) -> ClientBundle:
+        """What the client keeps."""
+        return self.client.bundle
+
+    @abstractmethod
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return (n, classes) probabilities for the next n samples of the stream, given in its order."""
+
+    @property
+    def trace(self) -> Trace:
+        """What was found and decided for each sample of the last ``predict``, by the names of ``columns``."""
+        if not self.columns:
+            return Trace({})
+        if self._found is None:
+            raise InputError("there is no trace yet: call predict first")
+        return Trace(
+            {
+                name: np.asarray(value, dtype=column.dtype).reshape(-1)
+                for (name, column), value in zip(self.columns.items(), self._found, strict=True)
+            }
+        )
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The memory of the stream: plain JSON, so that a device can be switched off and go on."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        if state:
+            raise InputError(f"{self.card().title} keeps no memory of a stream, so there is nothing to restore")
+
+    def reset(self) -> None:
+        """Forget the stream, and undo what was done to any network."""
+        self._found = None
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return its card; a method of a user's own that has none gets one from its name."""
+        return cls.cards[0] if cls.cards else Card(cls.__name__, cls.__name__, cls.summary, cls.paper)
+
+    @classmethod
+    def knobs(cls) -> tuple[Knob, ...]:
+        """Return what is known of each of its settings."""
+        return cls.settings_class.knobs() or _from_signature(cls)
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, Any]) -> None:
-        """Refuse settings the method does not have, before any work is done."""
-        parameters = inspect.signature(cls).parameters.values()
-        known = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD][1:]
-        if len(known) + 1 == len(parameters):  # a method that takes any keyword checks them itself
-            for name in settings:
-                if name not in known:
-                    raise UnknownNameError(f"setting of {cls.__name__}", name, known)
+        """Raise an error for settings the method does not have, before any work is done."""
+        if cls.settings_class is not NoSettings:
+            cls.settings_class.make(**settings)
+            return
+        parameters = inspect.signature(cls).parameters
+        if "settings" not in parameters and any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return  # one of a user's own that takes any keyword checks them itself
+        known = [each.name for each in _from_signature(cls)]
+        for name in settings:
+            if name not in known:
+                raise UnknownNameError(f"setting of {cls.card().title}", name, known)
 
     @classmethod
-    def unsuitable(cls, client: DeployedClient) -> str | None:
-        """Say why the method cannot be used on this client's model, if it cannot: then the benchmark leaves it out."""
+    def unsuitable(cls, client: Client) -> str | None:
+        """Return why the method cannot be used on this client's model, if it cannot: the benchmark leaves it out."""
         return None
 
-    @abstractmethod
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Return (n, classes) probabilities for the next n samples of the stream."""
+    def __repr__(self) -> str:
+        changed = {each.name: getattr(self.settings, each.name, None) for each in self.settings_class.knobs()}
+        told = [f"{each.name}={changed[each.name]!r}" for each in self.settings_class.knobs()
+                if changed[each.name] != each.default]  # fmt: skip
+        return f"{type(self).__name__}({', '.join([repr(self.bundle), *told])})"
 
-    def reset(self) -> None:  # noqa: B027 - a method without memory has nothing to forget
-        """Forget the stream, and undo what was done to any network."""
 
-    @property
-    def trace(self) -> dict[str, NDArray[Any]]:
-        """What is worth knowing of each sample of the last batch; ``e`` is the weight of the global head."""
-        return {}
+def _from_signature(cls: type[Method]) -> tuple[Knob, ...]:
+    """Return the settings of a class that takes them as keyword arguments, without ranges."""
+    parameters = list(inspect.signature(cls).parameters.values())[1:]
+    named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "settings"]
+    return tuple(Knob(p.name, type(p.default), p.default, "", p.default is None) for p in named)

@@ -1,22 +1,28 @@
-"""FedRep at test time: the shared extractor under the client's private head, as it is."""
+"""FedRep at test time: the shared extractor under the client's private head."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from btfl.methods.base import Adapter, Floats
-from btfl.methods.heads import probabilities
+from btfl.checks import as_features
+from btfl.core.heads import probabilities
+from btfl.methods.base import Floats, Method
+from btfl.methods.card import BLUE, Card
 
 
-class FedRep(Adapter):
+class FedRep(Method):
     """The private head on the extractor that was trained for such heads."""
 
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "fedrep", "FedRep", "a shared extractor under a private head, as it is", "Collins et al., ICML 2021",
+            BLUE, "^",
+        ),
+    )  # fmt: skip
     recipe: ClassVar[str] = "fedrep"
-    paper: ClassVar[str] = "Collins et al., ICML 2021"
-    summary: ClassVar[str] = "a shared extractor under a private head, as it is"
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Return the private head's probabilities."""
-        return probabilities(self.client.bundle.personal_head, batch)
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return the private head's probabilities for (samples, dimensions) features."""
+        return probabilities(self.bundle.personal_head, as_features(batch, self.bundle.dimensions))

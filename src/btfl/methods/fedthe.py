@@ -15,22 +15,22 @@ so one number moves for both, and every sample has its own Adam: its e does not 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from btfl.checks import as_features
+from btfl.core.bundle import ClientBundle
 from btfl.core.heads import RowwiseLinear
 from btfl.core.softmax import entropy, log_softmax
-from btfl.errors import InputError, UnknownNameError
-from btfl.methods.base import Adapter, Floats
-from btfl.methods.checks import check_count, check_positive, check_share
-from btfl.runs.client import DeployedClient
-
-History = Literal["paper", "release"]
+from btfl.knobs import Settings, knob
+from btfl.methods.base import Client, Column, Floats, Method
+from btfl.methods.card import SKY, Card
+from btfl.methods.state import check_keys, numbers
 
 _SMALLEST_GRADIENT = 1e-5  # of the two weights together; below it the authors' program stops
 _DECAYS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's usual ones
@@ -66,7 +66,7 @@ class Objective:
         return self.similarity * entropy(log_softmax(self.mixed(e))) + (1 - self.similarity) * alignment
 
     def slope(self, e: Floats) -> Floats:
-        """Return its derivative by e: that of the entropy is minus the covariance of log p and the heads' difference."""
+        """Return its derivative by e; the entropy's is minus the covariance of log p and the heads' difference."""
         log_p = log_softmax(self.mixed(e))
         p, difference = np.exp(log_p), self.by_global - self.by_personal
         covariance: Floats = (p * log_p * difference).sum(axis=1)
@@ -97,7 +97,22 @@ def _share(moved: Floats) -> Floats:
     return 0.5 * (1 + np.tanh(moved))
 
 
-class FedThe(Adapter):
+@dataclass(frozen=True)
+class FedTheSettings(Settings):
+    """How FedTHE decides."""
+
+    title: ClassVar[str] = "FedTHE"
+
+    steps: int = knob(20, "Steps of Adam for each sample.", least=0)
+    learning_rate: float = knob(0.1, "Adam's learning rate: ten times that of training.", above=0)
+    alpha: float = knob(0.1, "Share of a sample in the moving average of features, the history.", least=0, most=1)
+    beta: float = knob(0.1, "Share of the sample itself, beside the history, in z'.", least=0, most=1)
+    history: Literal["paper", "release"] = knob(
+        "paper", "Whether every sample enters the history, or not the first of a later batch (release)."
+    )
+
+
+class FedThe(Method):
     """Mixes the heads' logits so that the answer is sure and the features fit the head's training data.
 
     ``history="paper"``: every sample enters the moving average, so it does not matter how the stream is cut into
@@ -105,74 +120,81 @@ class FedThe(Adapter):
     program; at a batch of one the history is then the stream's first sample for ever.
     """
 
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "fedthe",
+            "FedTHE",
+            "mixes both heads' logits, by entropy where they agree and feature distance where not",
+            "Jiang and Lin, ICLR 2023",
+            SKY,
+            "D",
+        ),
+        Card(
+            "fedthe-release", "FedTHE (release)", colour=SKY, marker="h", line="dotted", settings={"history": "release"}
+        ),
+        Card("fedthe-on-fedavg", "FedTHE on FedAvg", colour=SKY, marker="8", line="dashdot", recipe="fedavg"),
+    )
     recipe: ClassVar[str] = "balanced"
-    mixes_two_heads: ClassVar[bool] = True
-    paper: ClassVar[str] = "Jiang and Lin, ICLR 2023"
-    summary: ClassVar[str] = "mixes both heads' logits, by entropy where they agree and feature distance where not"
+    settings_class: ClassVar[type[Settings]] = FedTheSettings
+    needs: ClassVar[tuple[str, ...]] = ("global_class_feature_sums", "global_class_counts", "train_features")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "e": Column("weight of the global head"),
+        "lambda_s": Column("how far the heads agree: the cosine of their probabilities"),
+    }
+    settings: FedTheSettings
 
-    def __init__(
-        self,
-        client: DeployedClient,
-        steps: int = 20,
-        learning_rate: float = 0.1,
-        alpha: float = 0.1,
-        beta: float = 0.1,
-        history: History = "paper",
-    ) -> None:
-        super().__init__(client)
-        check_count("fedthe", "steps", steps, least=0)
-        check_positive("fedthe", "learning_rate", learning_rate)
-        check_share("fedthe", "alpha", alpha)
-        check_share("fedthe", "beta", beta)
-        if history not in get_args(History):
-            raise UnknownNameError("history of FedTHE", str(history), get_args(History))
-        self._steps, self._learning_rate, self._alpha, self._beta = steps, learning_rate, alpha, beta
-        self._skips_first = history == "release"
-        self._global_mean, self._local_mean = _means(client)
-        self._heads = RowwiseLinear([client.bundle.global_head, client.bundle.personal_head])
-        self._e, self._similarity = np.empty(0), np.empty(0)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the stream."""
+    def __init__(self, client: Client | ClientBundle, settings: FedTheSettings | None = None, **changes: Any) -> None:
+        super().__init__(client, settings, **changes)
+        self._global_mean, self._local_mean = _means(self.bundle)
+        self._heads = RowwiseLinear([self.bundle.global_head, self.bundle.personal_head])
         self._history: Floats | None = None
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Return the mixture's probabilities."""
-        objective = self._objective(as_features(batch, self.client.bundle.dimensions))
-        self._e, self._similarity = minimise(objective, self._steps, self._learning_rate), objective.similarity
-        return np.exp(log_softmax(objective.mixed(self._e)))
-
-    @property
-    def trace(self) -> dict[str, NDArray[Any]]:
-        """The weight of the global head, and how far the heads agree."""
-        return {"e": self._e, "lambda_s": self._similarity}
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return the mixture's probabilities for (samples, dimensions) features."""
+        objective = self._objective(as_features(batch, self.bundle.dimensions))
+        e = minimise(objective, self.settings.steps, self.settings.learning_rate)
+        self._found = e, objective.similarity
+        return np.exp(log_softmax(objective.mixed(e)))
 
     def _objective(self, features: Floats) -> Objective:
-        seen = self._beta * features + (1 - self._beta) * self._remember(features)
+        beta = self.settings.beta
+        seen = beta * features + (1 - beta) * self._remember(features)
         by_global, by_personal = self._heads(features)
         to_global = np.linalg.norm(seen - self._global_mean, axis=1)
         return Objective(by_global, by_personal, to_global, np.linalg.norm(seen - self._local_mean, axis=1))
 
     def _remember(self, features: Floats) -> Floats:
         """Return the history as each sample finds it, itself included."""
+        alpha, skips_first = self.settings.alpha, self.settings.history == "release"
         history = np.empty_like(features)
         for i, feature in enumerate(features):
             if self._history is None:
                 self._history = feature.copy()
-            elif i > 0 or not self._skips_first:
-                self._history = self._alpha * feature + (1 - self._alpha) * self._history
+            elif i > 0 or not skips_first:
+                self._history = alpha * feature + (1 - alpha) * self._history
             history[i] = self._history
         return history
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """The history of features; None before the first sample."""
+        return {"history": None if self._history is None else self._history.tolist()}
 
-def _means(client: DeployedClient) -> tuple[Floats, Floats]:
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        check_keys(state, ("history",))
+        history = state["history"]
+        self._history = None if history is None else numbers("history", history, (self.bundle.dimensions,))
+        self._found = None
+
+    def reset(self) -> None:
+        """Forget the stream."""
+        super().reset()
+        self._history = None
+
+
+def _means(bundle: ClientBundle) -> tuple[Floats, Floats]:
     """Return the mean training feature of everyone, each sample counting the same, and of the client."""
-    statistics = client.bundle.statistics
-    needed = ("global_class_feature_sums", "global_class_counts", "train_features")
-    missing = [name for name in needed if name not in statistics]
-    if missing:
-        raise InputError(f"FedTHE needs what the client's training leaves in its bundle: {', '.join(missing)}")
-    total = np.asarray(statistics["global_class_feature_sums"], dtype=np.float64).sum(axis=0)
-    everyone = total / np.asarray(statistics["global_class_counts"], dtype=np.float64).sum()
-    return everyone, np.asarray(statistics["train_features"], dtype=np.float64).mean(axis=0)
+    total = np.asarray(bundle.statistics["global_class_feature_sums"], dtype=np.float64).sum(axis=0)
+    everyone = total / np.asarray(bundle.statistics["global_class_counts"], dtype=np.float64).sum()
+    return everyone, np.asarray(bundle.statistics["train_features"], dtype=np.float64).mean(axis=0)

@@ -2,72 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from btfl.core.heads import LinearHead
-from btfl.core.softmax import log_softmax
-from btfl.methods.base import Adapter, Floats
-from btfl.runs.client import DeployedClient
+from btfl.checks import as_features
+from btfl.core.bundle import ClientBundle
+from btfl.core.heads import probabilities
+from btfl.errors import InputError
+from btfl.knobs import NoSettings
+from btfl.methods.base import Client, Column, Floats, Method
+from btfl.methods.card import GREY, INK, Card
+
+__all__ = ["GlobalHead", "Oracle", "PersonalHead", "probabilities"]
 
 
-def probabilities(head: LinearHead, features: NDArray[Any]) -> Floats:
-    """Return a head's softmax."""
-    return np.exp(log_softmax(head.logits(np.asarray(features, dtype=np.float64))))
-
-
-class GlobalHead(Adapter):
+class GlobalHead(Method):
     """The global model, as it is."""
 
-    paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
-    summary: ClassVar[str] = "the global model, as it is"
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card("fedavg", "FedAvg", "the global model, as it is", "McMahan et al., AISTATS 2017", INK, "s"),
+    )
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Return the global head's probabilities."""
-        return probabilities(self.client.bundle.global_head, batch)
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return the global head's probabilities for (samples, dimensions) features."""
+        return probabilities(self.bundle.global_head, as_features(batch, self.bundle.dimensions))
 
 
-class PersonalHead(Adapter):
+class PersonalHead(Method):
     """The personal head alone, on the shared extractor."""
 
-    paper: ClassVar[str] = "Zhou and Liu, KDD 2025 (a part of BTFL)"
-    summary: ClassVar[str] = "the personal head alone"
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "personal",
+            "Personal head",
+            "the personal head alone",
+            "Zhou and Liu, KDD 2025 (a part of BTFL)",
+            GREY,
+            "X",
+            "dotted",
+        ),
+    )
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Return the personal head's probabilities."""
-        return probabilities(self.client.bundle.personal_head, batch)
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return the personal head's probabilities for (samples, dimensions) features."""
+        return probabilities(self.bundle.personal_head, as_features(batch, self.bundle.dimensions))
 
 
-class Oracle(Adapter):
+class Oracle(Method):
     """The better head for each sample, chosen by looking at the answer: no method, but the ceiling of all mixing."""
 
-    summary: ClassVar[str] = "knows the answer and picks the better head: the ceiling of all that mix two heads"
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "oracle",
+            "Oracle",
+            "knows the answer and picks the better head: the ceiling of all that mix two heads",
+            colour=INK,
+            marker="*",
+            line="dotted",
+        ),
+        Card("oracle-balanced", "Oracle (balanced)", colour=GREY, marker="*", line="dashdot", recipe="balanced"),
+    )
+    columns: ClassVar[Mapping[str, Column]] = {"e": Column("1 where the global head was chosen, else 0")}
 
-    def __init__(self, client: DeployedClient) -> None:
-        super().__init__(client)
+    def __init__(self, client: Client | ClientBundle, settings: NoSettings | None = None, **changes: Any) -> None:
+        super().__init__(client, settings, **changes)
         self._answers: NDArray[np.int64] | None = None
-        self._trust_global: Floats = np.empty(0)
 
     def tell(self, labels: NDArray[np.int64]) -> None:
         """Say the answers to the next batch; the benchmark does this for the oracle and for nothing else."""
         self._answers = labels
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Give, for each sample, the probabilities of the head that finds its answer likelier."""
-        assert self._answers is not None, "the oracle must be told the answers first"
-        by_global = probabilities(self.client.bundle.global_head, batch)
-        by_personal = probabilities(self.client.bundle.personal_head, batch)
-        rows = np.arange(len(batch))
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return, for each sample, the probabilities of the head that finds its answer likelier."""
+        if self._answers is None:
+            raise InputError("the oracle must be told the answers to a batch first")
+        features = as_features(batch, self.bundle.dimensions)
+        by_global = probabilities(self.bundle.global_head, features)
+        by_personal = probabilities(self.bundle.personal_head, features)
+        rows = np.arange(len(features))
         right_global = by_global.argmax(1) == self._answers
         right_personal = by_personal.argmax(1) == self._answers
         likelier = by_global[rows, self._answers] > by_personal[rows, self._answers]
         chosen = np.where(right_global == right_personal, likelier, right_global)
-        self._answers, self._trust_global = None, chosen.astype(np.float64)
+        self._answers, self._found = None, (chosen,)
         return np.where(chosen[:, None], by_global, by_personal)
-
-    @property
-    def trace(self) -> dict[str, NDArray[Any]]:
-        """Which head was chosen."""
-        return {"e": self._trust_global}

@@ -7,61 +7,81 @@ p_knn adds up exp(-||z - z_i|| / scale) over the k nearest training features z_i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from btfl.errors import InputError
-from btfl.methods.base import Adapter, Floats
-from btfl.methods.checks import check_count, check_positive, check_share
-from btfl.methods.heads import probabilities
-from btfl.runs.client import DeployedClient
+from btfl.checks import as_features
+from btfl.core.bundle import ClientBundle
+from btfl.core.heads import probabilities
+from btfl.knobs import Settings, knob
+from btfl.methods.base import Client, Floats, Method
+from btfl.methods.card import GREEN, Card
 
 MIXES = tuple(tenths / 10 for tenths in range(10))
 _CHUNK = 256
 
 
-class KnnPer(Adapter):
+@dataclass(frozen=True)
+class KnnPerSettings(Settings):
+    """How kNN-Per mixes."""
+
+    title: ClassVar[str] = "kNN-Per"
+
+    k: int = knob(10, "How many nearest training features are asked.", least=1)
+    scale: float = knob(1.0, "The distance at which a neighbour's weight has fallen by a factor of e.", above=0)
+    mix: float | None = knob(
+        None, "Weight of the neighbours; none: the best of 0.0, 0.1, ... 0.9 on the validation part.", least=0, most=1
+    )
+
+
+class KnnPer(Method):
     """Mixes the global head with the k nearest of the client's training features.
 
     The mix is the one of 0.0, 0.1, ... 0.9 with the best accuracy on the client's validation part; of several equally
     good, the least, which stays closest to the global model. Without validation samples it is 0.
     """
 
-    paper: ClassVar[str] = "Marfoq et al., ICML 2022"
-    summary: ClassVar[str] = "the global model mixed with nearest neighbours among the client's training features"
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "knn-per",
+            "kNN-Per",
+            "the global model mixed with nearest neighbours among the client's training features",
+            "Marfoq et al., ICML 2022",
+            GREEN,
+            "P",
+        ),
+    )
+    settings_class: ClassVar[type[Settings]] = KnnPerSettings
+    needs: ClassVar[tuple[str, ...]] = ("train_features", "train_labels")
+    settings: KnnPerSettings
 
-    def __init__(self, client: DeployedClient, k: int = 10, scale: float = 1.0, mix: float | None = None) -> None:
-        super().__init__(client)
-        check_count("knn-per", "k", k)
-        check_positive("knn-per", "scale", scale)
-        check_share("knn-per", "mix", 0 if mix is None else mix)
-        statistics = client.bundle.statistics
-        if "train_features" not in statistics:
-            raise InputError("this client has not kept its training features, which kNN-Per remembers")
-        self._features = np.asarray(statistics["train_features"], dtype=np.float64)
-        self._labels = np.asarray(statistics["train_labels"])
-        self._k, self._scale = k, scale
-        self.mix = self._search() if mix is None else float(mix)
+    def __init__(self, client: Client | ClientBundle, settings: KnnPerSettings | None = None, **changes: Any) -> None:
+        super().__init__(client, settings, **changes)
+        self._features = self.bundle.statistic("train_features")
+        self._labels = self.bundle.statistic("train_labels")
+        self.mix = self._search() if self.settings.mix is None else float(self.settings.mix)
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Return the mixture's probabilities."""
-        by_model = probabilities(self.client.bundle.global_head, batch)
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return the mixture's probabilities for (samples, dimensions) features."""
+        features = as_features(batch, self.bundle.dimensions)
+        by_model = probabilities(self.bundle.global_head, features)
         if self.mix == 0:
             return by_model
-        return self.mix * self._by_neighbours(batch) + (1 - self.mix) * by_model
+        return self.mix * self._by_neighbours(features) + (1 - self.mix) * by_model
 
-    def _by_neighbours(self, batch: NDArray[Any]) -> Floats:
-        classes = self.client.bundle.classes
-        return nearest_labels(self._features, self._labels, classes, batch, self._k, self._scale)
+    def _by_neighbours(self, features: Floats) -> Floats:
+        chosen = self.settings
+        return nearest_labels(self._features, self._labels, self.bundle.classes, features, chosen.k, chosen.scale)
 
     def _search(self) -> float:
-        statistics = self.client.bundle.statistics
-        features, labels = statistics["validation_features"], statistics["validation_labels"]
+        self.bundle.require("validation_features", "validation_labels", by="kNN-Per without a mix")
+        features, labels = (self.bundle.statistic(f"validation_{name}") for name in ("features", "labels"))
         if not len(labels):
             return 0.0
-        by_model, by_memory = probabilities(self.client.bundle.global_head, features), self._by_neighbours(features)
+        by_model, by_memory = probabilities(self.bundle.global_head, features), self._by_neighbours(features)
         right = [((mix * by_memory + (1 - mix) * by_model).argmax(axis=1) == labels).mean() for mix in MIXES]
         return MIXES[int(np.argmax(right))]
 

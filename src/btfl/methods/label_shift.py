@@ -8,21 +8,49 @@ Both take the global head for calibrated: its probabilities are trusted as they 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from btfl.methods.base import Adapter, Floats
-from btfl.methods.checks import check_count, check_positive
-from btfl.methods.heads import probabilities
-from btfl.runs.client import DeployedClient
+from btfl.checks import as_features
+from btfl.core.bundle import ClientBundle
+from btfl.core.heads import probabilities
+from btfl.errors import InputError
+from btfl.knobs import Settings, knob
+from btfl.methods.base import Client, Floats, Method
+from btfl.methods.card import GREEN, Card
+from btfl.methods.state import check_keys, count, numbers
 
 MOST_STEPS, TOLERANCE = 200, 1e-6
 _LEAST_SHARE = 0.01  # of a class's share in training: no class is ever ruled out for good
 
 
-class LabelShift(Adapter):
+@dataclass(frozen=True)
+class LabelShiftSettings(Settings):
+    """How the stream's class shares are estimated."""
+
+    window: int = knob(500, "How many of the last samples the estimate is made of.", least=1)
+    prior: float = knob(10.0, "Strength of the shares in training, as a number of samples.", above=0)
+
+
+@dataclass(frozen=True)
+class EmSettings(LabelShiftSettings):
+    """How EM estimates."""
+
+    title: ClassVar[str] = "EM"
+
+
+@dataclass(frozen=True)
+class BbseSettings(LabelShiftSettings):
+    """How BBSE estimates."""
+
+    title: ClassVar[str] = "BBSE"
+
+
+class LabelShift(Method):
     """Corrects the global head by an estimate of the class shares among the last ``window`` samples.
 
     The shares in training are everyone's class counts. With few samples the estimate stays near them, as if
@@ -30,27 +58,29 @@ class LabelShift(Adapter):
     it; samples are taken one at a time, so the answers do not depend on how the stream is cut.
     """
 
-    def __init__(self, client: DeployedClient, window: int = 500, prior: float = 10.0) -> None:
-        name = type(self).__name__.lower()
-        check_count(name, "window", window)
-        check_positive(name, "prior", prior)
-        super().__init__(client)
-        self._prior = prior
-        counts = client.bundle.statistics["global_class_counts"] + 1.0  # a class that nobody has is still possible
+    needs: ClassVar[tuple[str, ...]] = ("global_class_counts",)
+    settings: LabelShiftSettings
+
+    shares: Floats
+    """The estimate after the last sample."""
+
+    def __init__(
+        self, client: Client | ClientBundle, settings: LabelShiftSettings | None = None, **changes: Any
+    ) -> None:
+        super().__init__(client, settings, **changes)
+        counts = self.bundle.statistics["global_class_counts"] + 1.0  # a class that nobody has is still possible
         self.source: Floats = counts / counts.sum()
-        self._recent = np.empty((window, client.bundle.classes))  # the oldest is written over
-        self._seen = 0
-        self.shares = self.source
-        """The estimate after the last sample."""
+        self._recent = np.empty((self.settings.window, self.bundle.classes))  # the oldest is written over
+        self.reset()
 
     @abstractmethod
     def estimate(self, recent: Floats) -> Floats:
         """Return the class shares among (n, classes) predictions of the global head."""
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Bring the estimate up to date with each sample, and correct its probabilities."""
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Update the estimate with each sample of (samples, dimensions) features, and correct its probabilities."""
         answers = []
-        for row in probabilities(self.client.bundle.global_head, batch):
+        for row in probabilities(self.bundle.global_head, as_features(batch, self.bundle.dimensions)):
             self._recent[self._seen % len(self._recent)] = row
             self._seen += 1
             self.shares = self.estimate(self._recent[: self._seen])
@@ -58,8 +88,25 @@ class LabelShift(Adapter):
             answers.append(corrected / corrected.sum())
         return np.stack(answers)
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """The window of predictions (the oldest is written over), how many came, and the estimate."""
+        return {"recent": self._recent[: self._seen].tolist(), "seen": self._seen, "shares": self.shares.tolist()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        check_keys(state, ("recent", "seen", "shares"))
+        (window, classes), seen = self._recent.shape, count("seen", state["seen"])
+        recent = numbers("recent", state["recent"], (min(seen, window), classes))
+        shares = numbers("shares", state["shares"], (classes,))
+        if (recent < 0).any() or (shares <= 0).any():
+            raise InputError("the state is out of range: recent must not be negative, and shares must be above 0")
+        self._recent[: len(recent)] = recent
+        self._seen, self.shares, self._found = seen, shares, None
+
     def reset(self) -> None:
         """Forget the stream."""
+        super().reset()
         self._seen, self.shares = 0, self.source
 
 
@@ -70,17 +117,27 @@ class Em(LabelShift):
     the estimate before the last sample. ``prior`` is the strength of a Dirichlet prior around the shares in training.
     """
 
-    paper: ClassVar[str] = "Saerens et al., 2002; Alexandari et al., ICML 2020"
-    summary: ClassVar[str] = "the global head, corrected for class shares found by expectation maximisation"
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "em",
+            "EM",
+            "the global head, corrected for class shares found by expectation maximisation",
+            "Saerens et al., 2002; Alexandari et al., ICML 2020",
+            GREEN,
+            "p",
+            "dashed",
+        ),
+    )
+    settings_class: ClassVar[type[Settings]] = EmSettings
 
     def estimate(self, recent: Floats) -> Floats:
         """Return the likeliest shares."""
         likelihoods = recent / self.source  # up to a factor for each sample, which cancels
-        shares: Floats = self.shares
+        shares, prior = self.shares, self.settings.prior
         for _ in range(MOST_STEPS):
             # Responsibilities added up, without an (n, classes) array of them.
             expected = shares * ((1.0 / (likelihoods @ shares)) @ likelihoods)
-            after = (expected + self._prior * self.source) / (len(recent) + self._prior)
+            after = (expected + prior * self.source) / (len(recent) + prior)
             moved = np.abs(after - shares).max()
             shares = after
             if moved < TOLERANCE:
@@ -95,20 +152,33 @@ class Bbse(LabelShift):
     n |C shares - mean|^2 + prior |shares - those in training|^2 and are then cut off near zero.
     """
 
-    paper: ClassVar[str] = "Lipton et al., ICML 2018; Azizzadenesheli et al., ICLR 2019"
-    summary: ClassVar[str] = "the global head, corrected for class shares found from its confusions"
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "bbse",
+            "BBSE",
+            "the global head, corrected for class shares found from its confusions",
+            "Lipton et al., ICML 2018; Azizzadenesheli et al., ICLR 2019",
+            GREEN,
+            "d",
+            "dotted",
+        ),
+    )
+    settings_class: ClassVar[type[Settings]] = BbseSettings
+    needs: ClassVar[tuple[str, ...]] = (*LabelShift.needs, "validation_features", "validation_labels")
 
-    def __init__(self, client: DeployedClient, window: int = 500, prior: float = 10.0) -> None:
-        super().__init__(client, window, prior)
-        statistics = client.bundle.statistics
-        believed = probabilities(client.bundle.global_head, statistics["validation_features"])
-        self.confusion = confusion(believed, statistics["validation_labels"], prior)
+    def __init__(
+        self, client: Client | ClientBundle, settings: LabelShiftSettings | None = None, **changes: Any
+    ) -> None:
+        super().__init__(client, settings, **changes)
+        statistics = self.bundle.statistics
+        believed = probabilities(self.bundle.global_head, statistics["validation_features"])
+        self.confusion = confusion(believed, statistics["validation_labels"], self.settings.prior)
         # Decomposed once: the weight of the prior changes with every sample, and a solve for each would be slow.
         self._scales, self._axes = np.linalg.eigh(self.confusion.T @ self.confusion)
 
     def estimate(self, recent: Floats) -> Floats:
         """Return the shares that fit best, kept near those in training and above zero."""
-        strength = self._prior / len(recent)
+        strength = self.settings.prior / len(recent)
         wanted = self.confusion.T @ recent.mean(axis=0) + strength * self.source
         shares = self._axes @ ((self._axes.T @ wanted) / (self._scales + strength))
         shares = np.maximum(shares, _LEAST_SHARE * self.source)

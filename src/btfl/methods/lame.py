@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from btfl.checks import as_features
 from btfl.core.softmax import log_softmax
-from btfl.methods.base import Adapter, Floats
-from btfl.methods.checks import check_count
+from btfl.knobs import Settings, knob
+from btfl.methods.base import Floats, Method
+from btfl.methods.card import VIOLET, Card
 from btfl.methods.t3a import unit
-from btfl.runs.client import DeployedClient
 
 MOST_STEPS, TOLERANCE = 100, 1e-8  # as in the release
 _LEAST_LOG = -23.0  # log of 1e-10, the release's floor for a probability
 
 
-class Lame(Adapter):
+@dataclass(frozen=True)
+class LameSettings(Settings):
+    """How LAME adjusts."""
+
+    title: ClassVar[str] = "LAME"
+
+    neighbours: int = knob(5, "How many nearest samples of the batch a sample is tied to.", least=1)
+
+
+class Lame(Method):
     """Answers Z that minimise sum_i KL(z_i || q_i) - 1/2 sum_ij w_ij z_i . z_j over a batch.
 
     q are the global head's probabilities, and w_ij says whether i and j are among each other's ``neighbours`` nearest
@@ -25,19 +36,25 @@ class Lame(Adapter):
     single sample is answered as the head does.
     """
 
-    paper: ClassVar[str] = "Boudiaf et al., CVPR 2022"
-    summary: ClassVar[str] = "the global head's answers, adjusted so that neighbours within a batch agree"
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "lame",
+            "LAME",
+            "the global head's answers, adjusted so that neighbours within a batch agree",
+            "Boudiaf et al., CVPR 2022",
+            VIOLET,
+            "h",
+            "dotted",
+        ),
+    )
+    settings_class: ClassVar[type[Settings]] = LameSettings
+    settings: LameSettings
 
-    def __init__(self, client: DeployedClient, neighbours: int = 5) -> None:
-        check_count("lame", "neighbours", neighbours)
-        super().__init__(client)
-        self._neighbours = neighbours
-
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Return the batch's adjusted probabilities."""
-        features = np.asarray(batch, dtype=np.float64)
-        log_q = log_softmax(self.client.bundle.global_head.logits(features))
-        return adjust(log_q, affinity(features, self._neighbours))
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Return the adjusted probabilities of a batch of (samples, dimensions) features."""
+        features = as_features(batch, self.bundle.dimensions)
+        log_q = log_softmax(self.bundle.global_head.logits(features))
+        return adjust(log_q, affinity(features, self.settings.neighbours))
 
 
 def affinity(features: Floats, neighbours: int) -> Floats:

@@ -7,19 +7,22 @@ they were, so no sample knows of another.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from btfl.methods.base import Adapter, Floats, Takes
-from btfl.methods.checks import check_count, check_positive
-from btfl.methods.tuning import Snapshot, draws_for, plain_sgd, predicted
-from btfl.pixels.augmix import augmix
-from btfl.pixels.images import to_tensor
+from btfl.core.bundle import ClientBundle
+from btfl.knobs import Settings, knob
+from btfl.methods.base import Client, Floats, Method, Takes
+from btfl.methods.card import OCHRE, Card
 from btfl.pixels.types import Images
-from btfl.runs.client import DeployedClient
+
+if TYPE_CHECKING:
+    import torch
+
+    from btfl.models import Network
 
 
 def marginal_entropy(logits: torch.Tensor) -> torch.Tensor:
@@ -28,37 +31,53 @@ def marginal_entropy(logits: torch.Tensor) -> torch.Tensor:
     return -(log_mean.exp() * log_mean).sum()
 
 
-class Memo(Adapter):
+@dataclass(frozen=True)
+class MemoSettings(Settings):
+    """How MEMO tunes."""
+
+    title: ClassVar[str] = "MEMO"
+
+    steps: int = knob(3, "Steps for each sample.", least=1)
+    learning_rate: float = knob(0.0005, "Size of a step.", above=0)
+    augmentations: int = knob(32, "Variants of the sample that a step sees.", least=1)
+    seed: int = knob(0, "Random seed of the variants.")
+
+
+class Memo(Method):
     """A few steps of the fine-tuned model on the marginal entropy of each sample's variants, undone after the sample.
 
     As in the release, each step sees variants of its own. They follow from the sample's pixels and the seed.
     """
 
+    cards: ClassVar[tuple[Card, ...]] = (
+        Card(
+            "memo",
+            "MEMO",
+            "steps on the marginal entropy of each sample's variants, undone after the sample",
+            "Zhang, Levine and Finn, NeurIPS 2022",
+            OCHRE,
+            ">",
+            "dashed",
+        ),
+    )
     takes: ClassVar[Takes] = "images"
-    paper: ClassVar[str] = "Zhang, Levine and Finn, NeurIPS 2022"
-    summary: ClassVar[str] = "steps on the marginal entropy of each sample's variants, undone after the sample"
+    settings_class: ClassVar[type[Settings]] = MemoSettings
+    settings: MemoSettings
 
-    def __init__(
-        self,
-        client: DeployedClient,
-        steps: int = 3,
-        learning_rate: float = 0.0005,
-        augmentations: int = 32,
-        seed: int = 0,
-    ) -> None:
-        check_count("memo", "steps", steps)
-        check_positive("memo", "learning_rate", learning_rate)
-        check_count("memo", "augmentations", augmentations)
-        super().__init__(client)
-        self.network = client.network("finetuned")
+    def __init__(self, client: Client | ClientBundle, settings: MemoSettings | None = None, **changes: Any) -> None:
+        from btfl.models.tuning import Snapshot, plain_sgd
+
+        super().__init__(client, settings, **changes)
+        self.network: Network = self.client.network("finetuned")
         self._first = Snapshot(self.network)
-        self._optimiser = plain_sgd(self.network.parameters(), learning_rate)
-        self._steps, self._augmentations, self._seed = steps, augmentations, seed
+        self._optimiser = plain_sgd(self.network.parameters(), self.settings.learning_rate)
 
-    def predict(self, batch: NDArray[Any]) -> Floats:
-        """Tune to each sample on its own, give its probabilities, and undo the tuning."""
+    def predict(self, batch: ArrayLike) -> Floats:
+        """Tune to each of (samples, height, width, channels) images, return its probabilities, and undo the tuning."""
+        from btfl.models.tuning import predicted
+
         answers = []
-        for image in batch:
+        for image in np.asarray(batch):
             try:
                 self.tune(image)
                 answers.append(predicted(self.network, image))
@@ -66,20 +85,28 @@ class Memo(Adapter):
                 self._first.restore()
         return np.stack(answers)
 
-    @torch.enable_grad()
     def tune(self, image: Images) -> list[float]:
-        """Take the steps on one image of (height, width, channels); give the marginal entropy before each."""
-        rng = draws_for(image, self._seed, "memo")
-        variants = to_tensor(augmix(image, self._steps * self._augmentations, rng))
+        """Take the steps on one image of (height, width, channels); return the marginal entropy before each."""
+        import torch
+
+        from btfl.models.tuning import draws_for
+        from btfl.pixels.augmix import augmix
+        from btfl.pixels.images import to_tensor
+
+        chosen = self.settings
+        rng = draws_for(image, chosen.seed, "memo")
+        variants = to_tensor(augmix(image, chosen.steps * chosen.augmentations, rng))
         entropies = []
-        for images in torch.split(variants, self._augmentations):
-            self._optimiser.zero_grad(set_to_none=True)
-            loss = marginal_entropy(self.network(images))
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._optimiser.step()
-            entropies.append(float(loss.detach()))
+        with torch.enable_grad():
+            for images in torch.split(variants, chosen.augmentations):
+                self._optimiser.zero_grad(set_to_none=True)
+                loss = marginal_entropy(self.network(images))
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._optimiser.step()
+                entropies.append(float(loss.detach()))
         return entropies
 
     def reset(self) -> None:
-        """Put the weights back, if a sample has been tuned to and not predicted."""
+        """Restore the weights, if a sample has been tuned to and not predicted."""
+        super().reset()
         self._first.restore()

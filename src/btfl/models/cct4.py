@@ -54,17 +54,19 @@ class EncoderLayer(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Encode the tokens, (n, length, width) -> the same."""
-        tokens = tokens + self._sometimes(self.attention(self.norm1(tokens)))
+        skip = self.skip if self.training else 0.0
+        tokens = tokens + skipped_at_random(self.attention(self.norm1(tokens)), skip)
         # The second residual path starts after the norm, unlike in most transformers: so it is in CCT.
         tokens = self.norm2(tokens)
-        return tokens + self._sometimes(self.fc2(F.gelu(self.fc1(tokens))))
+        return tokens + skipped_at_random(self.fc2(F.gelu(self.fc1(tokens))), skip)
 
-    def _sometimes(self, branch: torch.Tensor) -> torch.Tensor:
-        """Stochastic depth: leave the branch out for some samples, and scale it up for the others."""
-        if not self.training or self.skip == 0.0:
-            return branch
-        kept = torch.rand(len(branch), 1, 1, dtype=branch.dtype, device=branch.device) >= self.skip
-        return branch * kept / (1.0 - self.skip)
+
+def skipped_at_random(branch: torch.Tensor, skip: float) -> torch.Tensor:
+    """Stochastic depth: leave a branch (n, length, width) out for some samples, and scale it up for the others."""
+    if skip == 0.0:
+        return branch
+    kept = torch.rand(len(branch), 1, 1, dtype=branch.dtype, device=branch.device) >= skip
+    return branch * kept / (1.0 - skip)
 
 
 class Cct4Extractor(nn.Module):
@@ -105,7 +107,7 @@ class Cct4Extractor(nn.Module):
         tokens = x.permute(0, 2, 3, 1).flatten(1, 2)  # no copy when the memory is channels_last
         if tokens.shape[1] != self.length:  # a length of 1 would broadcast without a word
             raise InputError(
-                f"this cct4 was built for images of {self.length} tokens; {tuple(images.shape[2:])} gives "
+                f"this cct4 was built for images of {self.length} tokens; {tuple(images.shape[2:])} has "
                 f"{tokens.shape[1]}: its positional embedding fits one image size only"
             )
         tokens = self.norm(self.layers(tokens + self.position))

@@ -14,7 +14,7 @@ SMALLEST = 16  # 16 -> 12 -> 6 -> 2 -> 1: one pixel is left for the hidden layer
 
 
 def cnn(image_shape: Sequence[int], classes: int, *, bias: bool = False) -> Network:
-    """Build the CNN; ``bias`` gives every layer one, the head included.
+    """Build the CNN; with ``bias`` every layer has one, the head included.
 
     Without biases, as the released programs train it, it has 156,640 parameters on 32x32x3 with 10 classes.
     """

@@ -13,18 +13,26 @@ from btfl.randomness import generator
 
 
 class Network(nn.Module):
-    """An extractor, (n, channels, height, width) -> (n, feature_size) and >= 0, under a linear head.
+    """An extractor under a linear head.
 
-    A model of your own needs these lines; end the extractor in a ReLU, because the method reads a feature
-    near zero as "off" and has no meaning for a negative one::
+    Parameters
+    ----------
+    extractor : a module from images (n, channels, height, width) to features (n, feature_size), never negative: end it
+        in a ReLU, because the method reads a feature near zero as "off" and has no meaning for a negative one
+    feature_size : width of the features
+    classes : number of classes, at least 2
+    bias : whether the head has one; the published cnn and resnet20 have none
+
+    The extractor's output is checked once, by ``verify`` or else at the first use, not on every batch.
+
+    Example
+    -------
+    A model of your own is a factory of these lines; name it ``--model my_module:factory``::
 
         def factory(image_shape: tuple[int, int, int], classes: int) -> Network:
             height, width, channels = image_shape
             extractor = nn.Sequential(nn.Flatten(), nn.Linear(height * width * channels, 32), nn.ReLU())
             return Network(extractor, feature_size=32, classes=classes)
-
-    What the extractor gives is checked once, by ``verify`` or else at the first use, not on every batch. The
-    head has no bias unless asked for, as in the published cnn and resnet20.
     """
 
     extractor: nn.Module
@@ -42,12 +50,12 @@ class Network(nn.Module):
         self._checked = False
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits of the head, (n, classes)."""
+        """Return the head's logits, (n, classes), for images (n, channels, height, width)."""
         logits: torch.Tensor = self.head(self.features(images))
         return logits
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        """What the extractor sees in each image, (n, feature_size), never negative."""
+        """Return the features of each image, (n, feature_size), never negative."""
         features: torch.Tensor = self.extractor(images)
         # The check reads values, which a graph that is being exported does not have yet.
         if not self._checked and len(images) > 0 and not torch.compiler.is_compiling():
@@ -56,7 +64,7 @@ class Network(nn.Module):
         return features
 
     def verify(self, image_shape: Sequence[int]) -> None:
-        """Run made-up images of (height, width, channels) through the extractor and check what it gives."""
+        """Run synthetic images of (height, width, channels) through the extractor and check the features."""
         height, width, channels = check_image_shape(image_shape)
         noise = generator(0, "dry run").standard_normal((4, channels, height, width)).astype(np.float32)
         images = torch.from_numpy(noise).to(self.head.weight)
@@ -81,21 +89,21 @@ class Network(nn.Module):
         expected = (n, self.feature_size)
         if not isinstance(features, torch.Tensor) or not features.is_floating_point():
             kind = features.dtype if isinstance(features, torch.Tensor) else type(features).__name__
-            raise InputError(f"the extractor must give one tensor of floats, of shape {expected}, not {kind}")
+            raise InputError(f"the extractor must return one tensor of floats, of shape {expected}, not {kind}")
         if tuple(features.shape) != expected:
             raise InputError(
-                f"the extractor gave features of shape {tuple(features.shape)} for {n} images; "
+                f"the extractor returned features of shape {tuple(features.shape)} for {n} images; "
                 f"feature_size={self.feature_size} asks for {expected}"
             )
         if bool((features < 0).any()):
             raise InputError(
-                f"the extractor gave a negative feature ({float(features.min()):.3g}): end it in a ReLU, "
+                f"the extractor returned a negative feature ({float(features.min()):.3g}): end it in a ReLU, "
                 f"the method needs features >= 0"
             )
 
 
 def check_image_shape(image_shape: Sequence[int], at_least: int = 1, model: str = "the model") -> tuple[int, int, int]:
-    """Return (height, width, channels), or say why a model cannot be built for such images."""
+    """Return (height, width, channels) checked; an ``InputError`` says why a model cannot be built for them."""
     shape = tuple(image_shape)
     if len(shape) != 3 or any(not isinstance(size, int | np.integer) or size < 1 for size in shape):
         raise InputError(f"image_shape must be (height, width, channels), three whole numbers > 0, not {shape}")

@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from btfl.errors import InputError
-from btfl.models import load_arrays, torch_draws
+from btfl.models.factory import torch_draws
+from btfl.models.weights import load_arrays
 
 TURNS = 4
 
 
 def check_square(image_shape: tuple[int, int, int]) -> None:
-    """Refuse images that a quarter turn would give another shape."""
+    """Refuse images whose shape a quarter turn would change."""
     height, width, _ = image_shape
     if height != width:
         raise InputError(

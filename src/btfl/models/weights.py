@@ -9,9 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from btfl.errors import InputError
-
-_NAMED = 5  # entries of each kind that an error lists before it only counts
+from btfl.errors import InputError, listed
 
 
 def to_arrays(module: nn.Module) -> dict[str, NDArray[np.float32]]:
@@ -23,9 +21,16 @@ def to_arrays(module: nn.Module) -> dict[str, NDArray[np.float32]]:
 
 
 def load_arrays(module: nn.Module, arrays: Mapping[str, ArrayLike]) -> None:
-    """Copy the arrays into the module, or change nothing and raise an ``InputError`` that names the entries.
+    """Copy arrays into a module, or change nothing and raise an ``InputError`` that names the entries that do not fit.
 
-    The module keeps its dtype, device and memory format.
+    Parameters
+    ----------
+    module : keeps its dtype, device and memory format
+    arrays : by the names of its state dict, as ``to_arrays`` returns them
+
+    Example
+    -------
+    >>> load_arrays(network, to_arrays(other))
     """
     state: dict[str, torch.Tensor] = module.state_dict()
     faults = {
@@ -49,15 +54,10 @@ def load_arrays(module: nn.Module, arrays: Mapping[str, ArrayLike]) -> None:
         if not np.isfinite(ready[name]).all():
             faults["not finite"].append(name)
     if any(faults.values()):
-        found = "; ".join(f"{fault}: {_listed(names)}" for fault, names in faults.items() if names)
+        found = "; ".join(f"{fault}: {listed(names)}" for fault, names in faults.items() if names)
         raise InputError(f"these arrays do not fit {type(module).__name__}: {found}")
     with torch.no_grad():
         for name, values in ready.items():
             tensor = torch.from_numpy(values)
             # Counters, such as BatchNorm's, come back from an average as fractions; copy_ cuts those off.
             state[name].copy_(tensor if state[name].is_floating_point() else tensor.round())
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -27,12 +27,12 @@ Operation = Callable[[Tensor, Tensor], Tensor]
 
 
 def augmix(image: Images, copies: int, rng: np.random.Generator) -> Images:
-    """Return variants (copies, height, width, channels) of one image, moved and mirrored too."""
+    """Return variants (copies, height, width, channels) of one image (height, width, channels), moved and mirrored."""
     return distorted(crop_and_flip(np.repeat(image[None], copies, axis=0), rng), rng)
 
 
 def distorted(images: Images, rng: np.random.Generator, strength: float = 1.0) -> Images:
-    """Return one variant of each image, of operations at levels up to ``strength``."""
+    """Return one variant of each image (n, height, width, channels), of operations at levels up to ``strength``."""
     parts = [_variants(images[i : i + _AT_ONCE], rng, strength) for i in range(0, len(images), _AT_ONCE)]
     return np.concatenate(parts) if parts else images.copy()
 
@@ -97,7 +97,7 @@ def _rotate(images: Tensor, levels: Tensor) -> Tensor:
 
 
 def _affine(images: Tensor, entries: dict[tuple[int, int], Tensor]) -> Tensor:
-    """Take each pixel from where a 2x3 matrix says, the identity but for these entries; the image spans -1..1."""
+    """Move pixels by a 2x3 matrix, the identity but for these entries; the image spans -1..1."""
     matrices = torch.eye(2, 3).repeat(len(images), 1, 1)
     for (row, column), values in entries.items():
         matrices[:, row, column] = values

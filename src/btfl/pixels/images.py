@@ -1,4 +1,4 @@
-"""From stored images to what a network eats: uint8 in, float tensors out, in the memory layout that is fastest here."""
+"""From stored images to a network's input: uint8 to float tensors, in the memory layout that is fastest here."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ _SCALE, _SHIFT = 4.0 / 255.0, -2.0
 
 
 def to_tensor(images: Images) -> torch.Tensor:
-    """Return (n, channels, height, width) floats; the memory stays in the images' own order, which is channels-last."""
+    """Return uint8 images (n, height, width, channels) as floats (n, channels, height, width) in -2..2.
+
+    The memory stays in the images' own order, which is channels-last.
+    """
     return scaled(torch.from_numpy(images))
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:
-    """Return what the network eats from a tensor of (n, height, width, channels) bytes."""
+    """Return the same from a uint8 tensor (n, height, width, channels)."""
     return images.permute(0, 3, 1, 2).to(torch.float32).mul_(_SCALE).add_(_SHIFT)
 
 
 def crop_and_flip(images: Images, rng: np.random.Generator) -> Images:
-    """Shift each image by up to an eighth of its side, filling with black, and mirror half of them."""
+    """Return images (n, height, width, channels) shifted by up to an eighth of their side, half of them mirrored.
+
+    What comes in at the borders is black.
+    """
     count, height, width, channels = images.shape
     pad_y, pad_x = height // 8, width // 8
     padded = np.zeros((count, height + 2 * pad_y, width + 2 * pad_x, channels), images.dtype)

@@ -1,4 +1,4 @@
-"""What an image is, wherever images are handled."""
+"""The type of images everywhere in btfl."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.models import Network
-from btfl.recipes.base import Sums
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.personal import private_head, to_private
 from btfl.recipes.settings import TrainingSettings
@@ -65,7 +65,7 @@ class Balanced(FedAvg):
         train_head(rod, network, data.train, epochs, settings, "rod", when, data.client, onto=network.head)
         return {**personal, **to_private(ROD, rod)}
 
-    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Measure what the test-time methods need; FedRoD's head goes to ``statistics`` as ``rod_head.weight``."""
         bundle = self.bundle(self.received(shared), private, data, everyone)
         rod = {key: array for key, array in private.items() if key.startswith(f"{ROD}.")}

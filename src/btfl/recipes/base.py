@@ -12,14 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
 from btfl.recipes.settings import TrainingSettings
-
-Sums = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +30,9 @@ class Update:
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """Statistics of the client's data under the final model; the server only learns their sum over clients."""
+    """The summary of the client's data under the final model; the server only learns the total over clients."""
 
-    upload: Sums
+    summary: Summary
     private: Weights = field(default_factory=dict)
 
 
@@ -46,6 +42,8 @@ class Recipe(ABC):
     name: ClassVar[str]
     rounds_of: ClassVar[str | None] = None
     """The recipe whose rounds these are, where only the end differs: what it has trained need not be trained again."""
+    protection: Protection | None = None
+    """What is done to a client's data before its summary is uploaded: clipping, noise."""
 
     def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
         self.settings, self.image_shape, self.classes = settings, image_shape, classes
@@ -62,13 +60,13 @@ class Recipe(ABC):
     def describe(self, shared: Weights, private: Weights, data: ClientData) -> Description:
         """When training has ended, say what the client's data look like under the final model."""
 
-    def check_description(self, upload: Sums) -> None:
-        """Refuse, with an ``InputError``, sums that no client's data could give; the server asks before adding up."""
-        return
+    @abstractmethod
+    def check_summary(self, summary: Summary) -> None:
+        """Refuse, with an ``InputError``, a summary that no client's data could give; asked before adding up."""
 
     @abstractmethod
-    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
-        """Make the client's bundle from the final model and the sum of all descriptions."""
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
+        """Make the client's bundle from the final model and the total of all summaries."""
 
     def spec(self) -> dict[str, Any]:
         """Return everything that determines the outcome besides the data, as plain JSON."""

@@ -11,18 +11,18 @@ from typing import ClassVar
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.models import Network, load_arrays, to_arrays
-from btfl.models.forward import extract
-from btfl.recipes.base import Description, Recipe, Sums, Update
-from btfl.recipes.personal import as_linear_head, private_head, to_private
-from btfl.recipes.statistics import check_sums, describe_features, distorted_features, make_bundle
+from btfl.recipes.base import Description, Update
+from btfl.recipes.network import NetworkRecipe
+from btfl.recipes.personal import private_head, to_private
 from btfl.recipes.training import Loss, first_network, plain_loss, train_head, train_network, workbench
 
 PERSONAL = "personal_head"
 
 
-class FedAvg(Recipe):
+class FedAvg(NetworkRecipe):
     """The global model, a personal head for each client, and both likelihoods."""
 
     name: ClassVar[str] = "fedavg"
@@ -48,14 +48,9 @@ class FedAvg(Recipe):
         """Personalise on the final model, and add up what its features look like."""
         network = self.received(shared)
         private = self.personalise("final", network, private, data)
-        features, copies = extract(network, data.train.images), distorted_features(network, data, self.settings.seed)
-        return Description(describe_features(features, data.train.labels, self.classes, copies), private)
+        return Description(self.summarise(network, data), private)
 
-    def check_description(self, upload: Sums) -> None:
-        """Refuse likelihoods, counts and sums that cannot be."""
-        check_sums(upload, self.classes, workbench(self).feature_size)
-
-    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Measure what the test-time methods need, and fine-tune a copy of the model."""
         settings, network = self.settings, self.received(shared)
         bundle = self.bundle(network, private, data, everyone)
@@ -69,17 +64,10 @@ class FedAvg(Recipe):
         train_head(head, network, data.train, epochs, settings, "personal", when, data.client)
         return to_private(PERSONAL, head)
 
-    def bundle(self, network: Network, private: Weights, data: ClientData, everyone: Sums) -> ClientBundle:
+    def bundle(self, network: Network, private: Weights, data: ClientData, everyone: Summary) -> ClientBundle:
         """Measure the final model on the client's data."""
-        return make_bundle(
-            as_linear_head(network.head),
-            as_linear_head(private_head(PERSONAL, network.head, private)),
-            extract(network, data.train.images),
-            extract(network, data.validation.images),
-            data,
-            everyone,
-            {"client": data.client, "recipe": self.name},
-        )
+        personal = private_head(PERSONAL, network.head, private)
+        return self.make_bundle(network, network.head, personal, data, everyone)
 
     def received(self, shared: Weights) -> Network:
         """Return the network the server sent, to work on."""

@@ -13,18 +13,17 @@ from __future__ import annotations
 from typing import ClassVar
 
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.models import Network, load_arrays, to_arrays
-from btfl.models.forward import extract
-from btfl.recipes.base import Description, Recipe, Sums, Update
-from btfl.recipes.personal import as_linear_head
-from btfl.recipes.statistics import check_sums, describe_features, distorted_features, make_bundle
+from btfl.recipes.base import Description, Update
+from btfl.recipes.network import NetworkRecipe
 from btfl.recipes.training import first_network, plain_loss, train_head, train_network, workbench
 
 _HEAD = "head."
 
 
-class FedRep(Recipe):
+class FedRep(NetworkRecipe):
     """A shared extractor under private heads, trained in alternation."""
 
     name: ClassVar[str] = "fedrep"
@@ -55,30 +54,15 @@ class FedRep(Recipe):
         """Train the head on the final extractor, and add up what its features look like."""
         network = self.assembled(shared, private)
         self._train_head(network, "final", data)
-        features, copies = extract(network, data.train.images), distorted_features(network, data, self.settings.seed)
-        sums = describe_features(features, data.train.labels, self.classes, copies)
-        return Description(sums, _head(to_arrays(network)))
+        return Description(self.summarise(network, data), _head(to_arrays(network)))
 
-    def check_description(self, upload: Sums) -> None:
-        """Refuse likelihoods, counts and sums that cannot be."""
-        check_sums(upload, self.classes, workbench(self).feature_size)
-
-    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Make the bundle, in which both heads are the private one: FedRep has no other.
 
         The whole network stays with the client as ``personal``, since the server's part of it is not a network.
         """
         network = self.assembled(shared, private)
-        head = as_linear_head(network.head)
-        bundle = make_bundle(
-            head,
-            head,
-            extract(network, data.train.images),
-            extract(network, data.validation.images),
-            data,
-            everyone,
-            {"client": data.client, "recipe": self.name},
-        )
+        bundle = self.make_bundle(network, network.head, network.head, data, everyone)
         return ClientOutcome(bundle, {"personal": to_arrays(network)})
 
     def assembled(self, shared: Weights, private: Weights) -> Network:

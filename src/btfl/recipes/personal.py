@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from btfl.core.client import Weights
-from btfl.core.heads import LinearHead
 from btfl.models import load_arrays, to_arrays
 
 
@@ -26,9 +25,3 @@ def private_head(name: str, like: nn.Linear, private: Weights, *, from_zero: boo
 def to_private(name: str, head: nn.Linear) -> dict[str, NDArray[np.float32]]:
     """Return the head's arrays under its name."""
     return {f"{name}.{key}": array for key, array in to_arrays(head).items()}
-
-
-def as_linear_head(head: nn.Linear) -> LinearHead:
-    """Return the head as the core knows it."""
-    arrays = to_arrays(head)
-    return LinearHead.of((arrays["weight"], arrays.get("bias")))

@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 from btfl.core.client import AUXILIARY, ClientOutcome, Weights, split_auxiliary
+from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.data.source import LabelledImages
 from btfl.models import Network, to_arrays, torch_draws
 from btfl.models.rotations import TURNS, check_square, new_rotation_head, rotated, rotation_head
 from btfl.randomness import generator
-from btfl.recipes.base import Sums, Update
+from btfl.recipes.base import Update
 from btfl.recipes.batches import shuffled_batches
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.personal import to_private
@@ -55,7 +56,7 @@ class TTT(FedAvg):
         weights, metrics = self._fit(network, shared, data, self.settings.local_epochs, "local", round_, data.client)
         return Update(weights, len(data.train), private, metrics)
 
-    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Measure what the test-time methods need, and fine-tune network and rotation head together."""
         network = self.received(shared)
         bundle = self.bundle(network, private, data, everyone)

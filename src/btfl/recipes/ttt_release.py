@@ -13,12 +13,12 @@ from typing import ClassVar
 import torch
 
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.data.source import LabelledImages
 from btfl.models import to_arrays
 from btfl.models.rotations import TURNS, check_square, new_rotation_head, rotated
 from btfl.randomness import generator
-from btfl.recipes.base import Sums
 from btfl.recipes.batches import shuffled_batches
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
@@ -36,7 +36,7 @@ class TTTRelease(FedAvg):
         check_square(image_shape)
         super().__init__(settings, image_shape, classes)
 
-    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Measure what the test-time methods need, train a rotation head, and fine-tune network and head together."""
         settings, network = self.settings, self.received(shared)
         bundle = self.bundle(network, private, data, everyone)

@@ -24,7 +24,7 @@ PAGE = "report.html"
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A stretch of the page: a heading, and tables and figures in the order they are read."""
+    """A section of the page: a heading, and tables and figures in the order they are read."""
 
     name: str
     title: str
@@ -42,8 +42,8 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
-    """Everything a report shows."""
+class ReportContents:
+    """Everything a report shows: tables and figures in parts, where the runs come from, and what a reader must know."""
 
     title: str
     groups: list[Group]
@@ -57,13 +57,23 @@ class WrittenReport:
     """A report, and where its page is."""
 
     page: Path
-    report: Report
+    report: ReportContents
 
 
 def write_report(
     folders: Sequence[str | Path], out: str | Path, *, apart: bool = False, title: str | None = None
 ) -> WrittenReport:
-    """Write ``report.html``, ``tables/`` and ``figures/`` into a folder."""
+    """Write ``report.html``, ``tables/`` and ``figures/``.
+
+    Parameters
+    ----------
+    folders : of finished runs; those that differ in seed or draw alone are averaged
+    out : the folder to write into
+    apart : show streams of different kinds side by side, instead of refusing them
+    title : of the page; None: the names of the experiments
+
+    Example: ``write_report(["runs/demo"], "runs/demo").page``
+    """
     out = Path(out)
     report = make_report(group_runs(load_runs(folders), apart=apart), title)
     all_tables = [table for part in report.parts for table in part.tables] + [report.runs]
@@ -80,13 +90,14 @@ def write_report(
     return WrittenReport(out / PAGE, report)
 
 
-def make_report(groups: list[Group], title: str | None = None) -> Report:
-    """Compute every table and draw every figure."""
+def make_report(groups: list[Group], title: str | None = None) -> ReportContents:
+    """Compute every table and draw every figure; the title is that of the experiments if none is given."""
     runs = [run for group in groups for run in group.runs]
     names = list(dict.fromkeys(str(run.experiment["name"]) for run in runs))
-    notes = dict.fromkeys(note for run in runs for note in run.notes)
+    bare = [f"{run.name} has no samples: no calibration, and nothing about e." for run in runs if not run.has_samples]
+    notes = list(dict.fromkeys([*(note for run in runs for note in run.notes), *bare]))
     parts = [*_across_groups(groups), *(_of_group(group) for group in groups), *_agreement(groups)]
-    return Report(title or ", ".join(names), groups, parts, overview.runs_table(groups), list(notes))
+    return ReportContents(title or ", ".join(names), groups, parts, overview.runs_table(groups), notes)
 
 
 def _of_group(group: Group) -> Part:
@@ -106,17 +117,19 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
     yield from tables.interval_tables(group)
     yield tables.paper_table(group)
     yield make(
-        "clients", "At home and abroad: IND against EXD accuracy of each client",
+        "clients", "IND against EXD accuracy of each client",
         "Small: clients. Large: a method's mean. The dashed line joins the methods that no other beats in both; "
         "the oracle is not counted.",
         lambda: judgement.trade_off(group),
     )  # fmt: skip
     if group.telling("e"):
         yield from _items_about_e(group, make)
+    if not group.has_samples:
+        return
     yield make(
         "calibration", "Reliability of every method",
         "Accuracy in bins of confidence, over all five streams; larger dots hold more samples. On the dashed line a "
-        "method is as right as it says; below it, too sure of itself.",
+        "method is calibrated; below it, it is overconfident.",
         lambda: judgement.reliability(group),
     )  # fmt: skip
     yield tables.calibration_table(group)
@@ -126,7 +139,7 @@ def _items_about_e(group: Group, make: Callable[..., Drawing]) -> Iterator[Table
     yield make(
         "weights", "Distribution of e on each stream",
         "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is "
-        "the mean of A to D, to hold against E.",
+        "the mean of A to D, to compare with E.",
         lambda: weights.distribution(group),
     )  # fmt: skip
     if group.reference in group.telling("e"):

@@ -14,11 +14,11 @@ from btfl.report.style import INK, style_of
 from btfl.report.table import Cell
 
 if TYPE_CHECKING:
-    from btfl.report.build import Report
+    from btfl.report.build import ReportContents
 
 
-def render(report: Report) -> str:
-    """Write the page."""
+def render(report: ReportContents) -> str:
+    """Return the page as HTML."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["sort_key"] = _sort_key
     environment.filters["style_of"] = style_of

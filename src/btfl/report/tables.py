@@ -82,7 +82,7 @@ def accuracy_notes(group: Group) -> list[str]:
 
 
 def interval_tables(group: Group) -> list[Table]:
-    """BTFL's accuracy less that of each other method, and our own method's, with paired bootstrap intervals."""
+    """BTFL's accuracy minus that of each other method, and our own method's, with paired bootstrap intervals."""
     names = dict.fromkeys([group.reference, *(name for name in OURS if name in group.titles)])
     return [_interval_table(group, name) for name in names if name is not None and len(group.titles) > 1]
 
@@ -98,7 +98,7 @@ def _interval_table(group: Group, reference: str) -> Table:
         rows.append(_row(group, name, [*(interval_cell(found[column]) for column in COLUMNS), text_cell(verdict)]))
     return Table(
         group.file("difference" if reference == group.reference else f"difference-{reference}"),
-        f"{title} less each method, in percentage points: {group.label}",
+        f"{title} minus each method, in percentage points: {group.label}",
         ("method", *(HEADINGS[column] for column in COLUMNS), f"{title} is"),
         tuple(rows),
         (
@@ -174,7 +174,7 @@ def calibration_table(group: Group) -> Table:
 
 
 def detection_table(group: Group) -> Table | None:
-    """How well e tells external samples from internal ones."""
+    """How well e separates external samples from internal ones; None if no method has an e."""
     rows = [
         _row(group, name, [number_cell(detection.mean_area(group.samples, name, pair), 3) for pair in detection.PAIRS])
         for name in group.telling("e")

@@ -1,14 +1,15 @@
-"""A run that can be interrupted at any moment: after each round the whole state is on disk, and stays consistent.
+"""A training that can be interrupted at any moment: after each round the whole state is on disk, and consistent.
 
 A checkpoint is the shared weights, the metrics so far and, for every client, the round its private state was last
-written in. Private states are files of their own, never overwritten; those no kept checkpoint refers to are swept
-away. The last two checkpoints are kept: if the newer is damaged, the run goes on from the one before.
+written in. Private states are files of their own, never overwritten; those no kept checkpoint refers to are deleted.
+The last two checkpoints are kept: if the newer is damaged, the training goes on from the one before.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,20 +17,22 @@ from typing import Any
 
 from btfl.core.client import Weights
 from btfl.errors import StorageError
-from btfl.storage import load_record, read_json, save_record, write_json
+from btfl.runs.layout import CHECKPOINT, PRIVATE, TrainingFiles
+from btfl.storage import load_record, read_described, read_json, save_record, write_json
 
-KIND, PRIVATE_KIND, VERSION = "btfl checkpoint", "btfl private state", 1
+KIND, CHECKPOINT_KIND, PRIVATE_KIND, VERSION = "btfl training", "btfl checkpoint", "btfl private state", 1
 _KEPT = 2
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Progress:
-    """How far a run has come: everything needed to go on."""
+class TrainingState:
+    """A training after some rounds: everything needed to go on."""
 
     round: int
     """Rounds completed."""
     shared: Weights
+    """Weights that the server has."""
     private: Mapping[int, Weights] = field(default_factory=dict)
     """Private states of the clients that have any."""
     history: tuple[Mapping[str, Any], ...] = ()
@@ -37,57 +40,63 @@ class Progress:
 
 
 class RunFolder:
-    """The folder of one run."""
+    """The folder of one training: what is trained, and its newest checkpoints."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self.files = TrainingFiles(self.folder)
         self._written_in: dict[int, int] = {}  # client -> round of its newest private state
 
+    def spec(self) -> dict[str, Any] | None:
+        """Return what is trained here: recipe, settings and data; None if nothing was begun."""
+        if self.files.record.exists():
+            return read_described(self.files.record, KIND, VERSION, ("spec",))["spec"]  # type: ignore[no-any-return]
+        return read_json(self.files.older_record) if self.files.older_record.exists() else None
+
     def begin(self, spec: Mapping[str, Any]) -> None:
-        """Write down what this run is, or make sure that the folder holds a run of the very same kind."""
+        """Write what is trained here, or make sure that the folder holds a training of the very same kind."""
         self.check(spec)
-        if not (self.folder / "run.json").exists():
-            write_json(self.folder / "run.json", dict(spec))
+        if self.spec() is None:
+            write_json(self.files.record, {"kind": KIND, "version": VERSION, "spec": dict(spec)})
 
     def check(self, spec: Mapping[str, Any]) -> None:
-        """Refuse a folder that holds a run of another kind, and name the differences."""
-        path = self.folder / "run.json"
-        if not path.exists():
-            return
-        found = read_json(path)
-        if found != dict(spec):
+        """Refuse a folder that holds a training of another kind, and name the differences."""
+        found = self.spec()
+        if found is not None and found != dict(spec):
             differing = sorted(differences(found, dict(spec)))
             raise StorageError(
                 f"{self.folder} holds another run; it differs in {', '.join(differing[:6])}. "
                 "Name another folder, or ask for the settings it was started with"
             )
 
-    def save(self, progress: Progress, changed: Mapping[int, Weights]) -> Progress:
+    def save(self, state: TrainingState, changed: Mapping[int, Weights]) -> TrainingState:
         """Save the state after a round; ``changed`` are the private states the round has changed.
 
-        Given back is the same state with private states that are read from here when they are asked for.
+        Returned is the same state with private states that are read from here when they are asked for.
         """
         for client, private in changed.items():
-            save_record(self._private(client, progress.round), "private", PRIVATE_KIND, VERSION, {}, private)
-            self._written_in[client] = progress.round
+            save_record(self.files.private(client, state.round), PRIVATE, PRIVATE_KIND, VERSION, {}, private)
+            self._written_in[client] = state.round
         fields = {
-            "round": progress.round,
-            "history": [dict(row) for row in progress.history],
+            "round": state.round,
+            "history": [dict(row) for row in state.history],
             "private": {str(client): round_ for client, round_ in sorted(self._written_in.items())},
         }
-        save_record(self._checkpoint(progress.round), "checkpoint", KIND, VERSION, fields, progress.shared)
+        place = self.files.checkpoint(state.round)
+        save_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION, fields, state.shared)
         self._sweep()
-        return replace(progress, private=_PrivateStates(self, self._written_in))
+        return replace(state, private=_PrivateStates(self, self._written_in))
 
-    def load(self, warn: Callable[[int, str], None] = lambda round_, sentence: None) -> Progress | None:
+    def load(self, warn: Callable[[int, str], None] = lambda round_, sentence: None) -> TrainingState | None:
         """Load the newest checkpoint that is whole, or nothing if there is none yet.
 
         ``warn`` is told of each round whose checkpoint cannot be used, and why.
         """
-        rounds = sorted(self._rounds(), reverse=True)
+        rounds = self.files.rounds()
         for number in rounds:
             try:
-                fields, shared = load_record(self._checkpoint(number), "checkpoint", KIND, VERSION)
+                place = self.files.checkpoint(number)
+                fields, shared = load_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION)
                 written_in = {int(client): int(round_) for client, round_ in fields["private"].items()}
                 for client, round_ in written_in.items():
                     self.load_private(client, round_)  # only to see that it is whole
@@ -97,48 +106,40 @@ class RunFolder:
                 warn(number, sentence)
                 continue
             self._written_in = written_in
-            return Progress(fields["round"], shared, _PrivateStates(self, written_in), tuple(fields["history"]))
+            return TrainingState(fields["round"], shared, _PrivateStates(self, written_in), tuple(fields["history"]))
         if rounds:
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
         return None
 
     def load_private(self, client: int, round_: int) -> Weights:
         """Load the private state a client had after a round."""
-        return load_record(self._private(client, round_), "private", PRIVATE_KIND, VERSION)[1]
+        return load_record(self.files.private(client, round_), PRIVATE, PRIVATE_KIND, VERSION)[1]
 
     def last_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of the last round whose checkpoint can be read; empty if there is none."""
-        for number in sorted(self._rounds(), reverse=True):
+        for number in self.files.rounds():
             try:
-                history = read_json(self._checkpoint(number) / "checkpoint.json")["fields"]["history"]
+                history = self._fields(number)["history"]
             except (StorageError, LookupError, TypeError):
                 continue
             return dict(history[-1]) if history else {}
         return {}
 
-    def _checkpoint(self, round_: int) -> Path:
-        return self.folder / "checkpoints" / f"round-{round_:06d}"
-
-    def _private(self, client: int, round_: int) -> Path:
-        return self.folder / "private" / f"client-{client:06d}-round-{round_:06d}"
-
-    def _rounds(self) -> list[int]:
-        return [int(path.name.removeprefix("round-")) for path in (self.folder / "checkpoints").glob("round-*")]
+    def _fields(self, round_: int) -> Any:
+        """Return what a checkpoint says beside its weights, unchecked."""
+        return read_json(self.files.checkpoint(round_) / f"{CHECKPOINT}.json")["fields"]
 
     def _sweep(self) -> None:
         """Delete old checkpoints, and private states that none of the kept ones needs."""
-        numbers = sorted(self._rounds(), reverse=True)
-        needed: set[str] = set()
+        numbers = self.files.rounds()
+        needed: set[Path] = set()
         for number in numbers[:_KEPT]:
-            record = self._checkpoint(number) / "checkpoint.json"
-            if record.exists():
-                for client, round_ in read_json(record)["fields"]["private"].items():
-                    needed.add(self._private(int(client), int(round_)).name)
-        for number in numbers[_KEPT:]:
-            _remove(self._checkpoint(number))
-        for path in (self.folder / "private").glob("client-*"):
-            if path.name not in needed:
-                _remove(path)
+            if (self.files.checkpoint(number) / f"{CHECKPOINT}.json").exists():
+                for client, round_ in self._fields(number)["private"].items():
+                    needed.add(self.files.private(int(client), int(round_)))
+        unused = [path for path in self.files.all_private() if path not in needed]
+        for path in (*map(self.files.checkpoint, numbers[_KEPT:]), *unused):
+            shutil.rmtree(path)
 
 
 class _PrivateStates(Mapping[int, Weights]):
@@ -157,14 +158,8 @@ class _PrivateStates(Mapping[int, Weights]):
         return len(self._written_in)
 
 
-def _remove(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink(missing_ok=True)
-    folder.rmdir()
-
-
 def differences(found: Any, wanted: Any, name: str = "") -> list[str]:
-    """Name what differs between two specifications, with both values."""
+    """Name what differs between two specifications of a training, with both values."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         return [
             difference

@@ -1,15 +1,17 @@
-"""What adapting cost in a run: ``speed.json`` beside its results."""
+"""What adapting cost in a run, kept apart from its results: timings are no function of the settings."""
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from btfl.storage import read_json
+from btfl.runs.layout import RunFiles
+from btfl.storage import read_json, write_json
 
 FORWARD = "forward"
-FILE = "speed.json"  # timings are no function of the settings, so they stay out of a run's results
+"""Stands for a method: the bare forward pass, which the others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,11 @@ class Cost:
     title: str
     batch: int
     seconds_per_1000: list[float] = field(default_factory=list)
+    """For 1,000 samples."""
     ratios: list[float] = field(default_factory=list)
     """To the bare forward pass in the same repeat."""
     peak_megabytes: float | None = None
-    """Of a process that does nothing else, torch itself included; None: not measured, or not on Linux."""
+    """Of a process that does nothing else, torch included; None: not measured, or not on Linux."""
 
     @property
     def seconds(self) -> float:
@@ -37,7 +40,12 @@ class Cost:
         return statistics.median(self.ratios)
 
 
+def write_costs(costs: Sequence[Cost], path: Path) -> None:
+    """Write costs as JSON, every repeat included."""
+    write_json(path, [asdict(cost) for cost in costs])
+
+
 def read_costs(folder: Path) -> list[Cost]:
-    """Read what ``measure_run`` found; empty if nothing was timed."""
-    path = folder / FILE
+    """Read what was timed in a run; empty if nothing was."""
+    path = RunFiles(folder).costs
     return [Cost(**entry) for entry in read_json(path)] if path.exists() else []

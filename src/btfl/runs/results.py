@@ -1,4 +1,4 @@
-"""Results on disk: tidy tables that pandas reads as they are.
+"""Results as tidy tables that pandas reads as they are.
 
 ``results.parquet``: one row for each (run, seed, method, client, stream). ``samples.parquet``: one row for each sample
 of those. ``docs/results.md`` explains every column. The same run gives the same bytes: no time or place is in them.
@@ -6,7 +6,8 @@ of those. ``docs/results.md`` explains every column. The same run gives the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,31 +16,58 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from btfl.methods.registry import Method
+from btfl.errors import InputError
+from btfl.methods.registry import Variant
+from btfl.storage import write_atomically
 
+OF_SAMPLE = (
+    "run", "seed", "method", "client", "stream", "position", "external", "label", "predicted", "right", "confidence",
+    "true_probability",
+)  # fmt: skip
+"""Columns of ``samples.parquet`` that the benchmark fills in itself."""
 TRACED = ("e", "log_tau", "log_tau_hat", "event", "a", "b", "local_entropy", "global_entropy", "lambda_s")
-"""What a method may say of a sample; NaN where it does not."""
-
+"""Columns that are always there, after those; further ones that methods declare follow, sorted by name."""
 
 Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What one method made of one stream of one client, sample by sample."""
+    """What one method predicted on one stream of one client, sample by sample.
 
-    method: Method
+    Parameters
+    ----------
+    method, client, stream : what was run on what
+    probabilities : (n, classes)
+    labels : (n,), the true classes
+    external : (n,), whether each sample comes from another client
+    trace : columns of (n,) numbers that the method says of each sample, ``e`` for instance
+    """
+
+    method: Variant
     client: int
     stream: str
     probabilities: NDArray[np.float64]
     labels: NDArray[np.int64]
     external: NDArray[np.bool_]
     trace: Columns
-    """What the method says of each sample, ``e`` for instance."""
+
+    def __post_init__(self) -> None:
+        for name, values in self.trace.items():
+            if name in OF_SAMPLE:
+                raise InputError(
+                    f"method '{self.method.name}' has a trace column '{name}', which the results have already: "
+                    "choose another name"
+                )
+            if values.shape != (len(self.labels),) or values.dtype.kind not in "biuf":
+                raise InputError(
+                    f"method '{self.method.name}': the trace column '{name}' must hold a number for each of "
+                    f"{len(self.labels)} samples, not {values.dtype} of shape {values.shape}"
+                )
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether each prediction is right."""
+        """Whether each prediction is right, (n,)."""
         right: NDArray[np.bool_] = self.probabilities.argmax(axis=1) == self.labels
         return right
 
@@ -47,7 +75,14 @@ class Predictions:
 def client_rows(
     predictions: Iterable[Predictions], test_batch: int, constants: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
-    """Return accuracy by method, client and stream; ``constants`` are columns that hold for the whole run."""
+    """Return accuracy by method, client and stream.
+
+    Parameters
+    ----------
+    predictions : a row is made of each
+    test_batch : samples at a time of methods that say nothing else
+    constants : columns that are the same for the whole run
+    """
     rows = [
         {
             **(constants or {}),
@@ -67,8 +102,12 @@ def client_rows(
     return pd.DataFrame(rows)
 
 
-def sample_rows(predictions: Iterable[Predictions], constants: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return every sample: what was predicted, whether it was right, and what the method says of it."""
+def sample_rows(predictions: Sequence[Predictions], constants: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Return every sample: what was predicted, whether it was right, and all that any method says of it.
+
+    A column that only some methods have is NaN for the others.
+    """
+    more = sorted({name for one in predictions for name in one.trace} - {*TRACED})
     parts = []
     for one in predictions:
         predicted = one.probabilities.argmax(axis=1)
@@ -86,15 +125,14 @@ def sample_rows(predictions: Iterable[Predictions], constants: Mapping[str, Any]
             "confidence": one.probabilities[every, predicted],
             "true_probability": one.probabilities[every, one.labels],
         }
-        for name in TRACED:
+        for name in (*TRACED, *more):
             columns[name] = one.trace[name].astype(np.float64) if name in one.trace else np.nan
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write Parquet atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    frame.to_parquet(temporary, index=False, compression="zstd")
-    temporary.replace(path)
+    """Write a table as Parquet, atomically."""
+    content = io.BytesIO()
+    frame.to_parquet(content, index=False, compression="zstd")
+    write_atomically(path, content.getvalue())

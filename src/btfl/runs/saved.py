@@ -8,27 +8,48 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from btfl.errors import StorageError
-from btfl.storage import read_json
+from btfl.runs.layout import RunFiles
+from btfl.runs.results import TRACED
+from btfl.storage import read_described
 
 KIND, VERSION = "btfl run", 1
-RECORD, RESULTS, SAMPLES = "run.json", "results.parquet", "samples.parquet"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SavedRun:
-    """A finished run, read back."""
+    """A finished run, read again.
+
+    Parameters
+    ----------
+    folder : the run's folder
+    record : what ``run.json`` says
+    rows : a row for each method, client and stream (docs/results.md)
+    """
 
     folder: Path
     record: Mapping[str, Any]
     rows: pd.DataFrame
 
+    def __repr__(self) -> str:
+        return (
+            f"SavedRun({self.name}: {self.record['data']['source']}, {self.experiment['model']}, seed {self.seed}, "
+            f"{self.rows['method'].nunique()} methods, {self.rows['client'].nunique()} clients)"
+        )
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether every sample was kept, and not the rows alone."""
+        return RunFiles(self.folder).samples.exists()
+
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """Every sample; read when it is asked for."""
-        return _read_table(self.folder / SAMPLES)
+        """Every sample, read when it is asked for; what no method says is NaN, in older files too."""
+        samples = _read_table(RunFiles(self.folder).samples)
+        return samples.assign(**{name: np.nan for name in TRACED if name not in samples})
 
     @property
     def experiment(self) -> Mapping[str, Any]:
@@ -42,7 +63,7 @@ class SavedRun:
 
     @property
     def seed(self) -> int:
-        """What its random choices follow from."""
+        """Its random seed."""
         return int(self.experiment["seed"])
 
     @property
@@ -57,28 +78,23 @@ class SavedRun:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must be told of it."""
+        """What a reader must know of it."""
         return list(self.record["notes"])
 
 
 def load_run(folder: str | Path) -> SavedRun:
-    """Read a finished run, or say what is missing."""
-    folder = Path(folder)
-    path = folder / RECORD
+    """Read a finished run, or say what is missing.
+
+    Example: ``load_run("runs/demo").rows.groupby("title")["accuracy"].mean()``
+    """
+    files = RunFiles(Path(folder))
+    path = files.record
     if not path.exists():
-        raise StorageError(f"{folder} is not a finished run: it has no {RECORD}; make one with `btfl bench`")
-    record = read_json(path)
-    if not isinstance(record, dict) or record.get("kind") != KIND:
-        raise StorageError(f"{path} does not describe a benchmark run")
-    if record.get("version") != VERSION:
-        raise StorageError(
-            f"{path} has format version {record.get('version')!r}; this btfl reads version {VERSION}. "
-            "Run `btfl bench` again; what is trained already is not trained again"
-        )
-    missing = [name for name in ("run", "experiment", "training", "data", "streams", "notes") if name not in record]
-    if missing:
-        raise StorageError(f"{path} is incomplete: it lacks {', '.join(missing)}. Run `btfl bench` again to write it")
-    return SavedRun(folder, record, _read_table(folder / RESULTS))
+        raise StorageError(f"{folder} is not a finished run: it has no {path.name}; make one with `btfl bench`")
+    needs = ("run", "experiment", "training", "data", "streams", "notes")
+    again = "Run `btfl bench` again; what is trained already is not trained again"
+    record = read_described(path, KIND, VERSION, needs, again)
+    return SavedRun(files.folder, record, _read_table(files.results))
 
 
 def _read_table(path: Path) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""A trained federation on disk: the shared network once, and each client's bundle and own networks."""
+"""A trained federation on disk: the shared network once, each client's bundle and own networks, the sums of all."""
 
 from __future__ import annotations
 
@@ -12,23 +12,42 @@ import numpy as np
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.errors import InputError
 from btfl.runs.client import DeployedClient
+from btfl.runs.layout import FEDERATION, TOTAL, FederationFiles, network_record, networks_in
 from btfl.storage import Arrays, load_record, load_version, save_record
 
 KIND, VERSION = "btfl trained federation", 2  # 1: bundles without the sums over distorted copies
 NETWORK_KIND, NETWORK_VERSION = "btfl network", 1
+TOTAL_KIND, TOTAL_VERSION = "btfl total over clients", 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedFederation:
-    """What is left when training ends; everything after it needs no federation."""
+    """What is left when training ends; everything after it needs no federation.
+
+    Parameters
+    ----------
+    spec : what it was trained with: the recipe's settings, and the data's
+    shared : weights that the server has
+    outcomes : by client; None: the client failed when the run ended, or keeps its bundle on its own device
+    total : the total of all clients' summaries; None if btfl 0.1.0 trained it
+
+    Example: ``TrainedFederation.load("runs/demo/training/fedavg/final").client(0).bundle``
+    """
 
     spec: Mapping[str, Any]
-    """What it was trained with: the recipe's settings, and the data's."""
     shared: Weights
     outcomes: tuple[ClientOutcome | None, ...]
-    """By client; None: the client failed when the run ended, or keeps its bundle on its own device."""
+    total: Summary | None = None
+
+    def __repr__(self) -> str:
+        here = sum(outcome is not None for outcome in self.outcomes)
+        return (
+            f"TrainedFederation({self.spec['recipe']}, {self.spec['settings']['model']}, "
+            f"{self.spec['settings']['rounds']} rounds, bundles of {here} of {len(self.outcomes)} clients)"
+        )
 
     def client(self, number: int) -> DeployedClient:
         """Return one client as its device has it."""
@@ -52,7 +71,10 @@ class TrainedFederation:
         return outcome
 
     def digest(self) -> str:
-        """Return the sha256 over all final weights, heads, likelihoods and statistics, of the server and every client."""
+        """Return the sha256 over all final weights, heads, likelihoods and statistics, of the server and every client.
+
+        The total is no part of it: every bundle holds what follows from it.
+        """
         digest = hashlib.sha256(_digest(self.shared))
         for number in range(len(self.outcomes)):
             digest.update(_digest(_arrays(self.outcome(number))))
@@ -60,51 +82,52 @@ class TrainedFederation:
 
     def save(self, folder: str | Path) -> None:
         """Save; the record of the federation comes last, so a folder that has one is complete."""
-        folder = Path(folder)
+        files = FederationFiles(Path(folder))
         for number, outcome in enumerate(self.outcomes):
             if outcome is not None:
-                save_outcome(folder / client_name(number), outcome)
+                save_outcome(files.client(number), outcome)
+        if self.total is None:
+            files.total.unlink(missing_ok=True)  # of another federation that was saved here
+        else:
+            save_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION, {}, self.total.to_arrays())
         networks = [None if outcome is None else sorted(outcome.networks) for outcome in self.outcomes]
-        save_record(folder, "federation", KIND, VERSION, {"spec": dict(self.spec), "networks": networks}, self.shared)
+        fields = {"spec": dict(self.spec), "networks": networks}
+        save_record(files.folder, FEDERATION, KIND, VERSION, fields, self.shared)
 
     @staticmethod
     def is_saved(folder: str | Path) -> bool:
         """Return whether a folder holds a federation, complete with every client, as this btfl saves it."""
-        path = Path(folder) / "federation.json"
+        path = FederationFiles(Path(folder)).record
         return path.exists() and load_version(path) == VERSION
 
     @classmethod
     def load(cls, folder: str | Path) -> TrainedFederation:
         """Load a saved federation."""
-        folder = Path(folder)
-        fields, shared = load_record(folder, "federation", KIND, VERSION)
+        files = FederationFiles(Path(folder))
+        fields, shared = load_record(files.folder, FEDERATION, KIND, VERSION)
         outcomes = [
-            None if names is None else load_outcome(folder / client_name(number), names)
+            None if names is None else load_outcome(files.client(number), names)
             for number, names in enumerate(fields["networks"])
         ]
-        return cls(fields["spec"], shared, tuple(outcomes))
-
-
-def client_name(number: int) -> str:
-    """Name a client's folder."""
-    return f"client-{number:06d}"
+        total = None
+        if files.total.exists():
+            total = Summary(load_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION)[1])
+        return cls(fields["spec"], shared, tuple(outcomes), total)
 
 
 def save_outcome(folder: Path, outcome: ClientOutcome) -> None:
     """Save what one client is left with; the bundle comes last, so a folder that has one is complete."""
     for name, weights in outcome.networks.items():
-        save_record(folder, f"network-{name}", NETWORK_KIND, NETWORK_VERSION, {}, weights)
+        save_record(folder, network_record(name), NETWORK_KIND, NETWORK_VERSION, {}, weights)
     outcome.bundle.save(folder)
 
 
 def load_outcome(folder: Path, networks: Sequence[str] | None = None) -> ClientOutcome:
     """Load what one client is left with; networks: those that must be there, or None for those that are."""
-    prefix = "network-"
-    if networks is None:
-        networks = sorted(path.stem.removeprefix(prefix) for path in folder.glob(f"{prefix}*.json"))
+    names = networks_in(folder) if networks is None else networks
     bundle = ClientBundle.load(folder)
     return ClientOutcome(
-        bundle, {name: load_record(folder, f"{prefix}{name}", NETWORK_KIND, NETWORK_VERSION)[1] for name in networks}
+        bundle, {name: load_record(folder, network_record(name), NETWORK_KIND, NETWORK_VERSION)[1] for name in names}
     )
 
 

@@ -1,1 +1,1 @@
-"""Trained federations that come with btfl, one folder each: ``btfl bench --from zoo:NAME`` (``btfl.bench.start``)."""
+"""Trained federations that come with btfl, one folder each: ``btfl bench --from zoo:NAME`` (``btfl.zoo.start``)."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.errors import BtflError, DataError, InputError
 
 RNG = np.random.default_rng(0)

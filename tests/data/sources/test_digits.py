@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from btfl.data.registry import SOURCES, load_source
+from btfl.data.catalogue import SOURCES, load_source
 from btfl.data.source import Source
 from btfl.data.sources.digits import FONTS, PER_CLASS, printed
 from btfl.errors import InputError, UnknownNameError

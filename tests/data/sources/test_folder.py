@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from btfl.data.registry import load_source
+from btfl.data.catalogue import load_source
 from btfl.data.source import Source
 from btfl.errors import DataError, InputError, UnknownNameError
 
@@ -59,7 +59,7 @@ def test_officehome_leaves_one_of_its_four_domains_out(tmp_path: Path, spelling:
     assert source.domains is not None
     np.testing.assert_array_equal(np.bincount(source.domains), [4, 4, 4])
     assert load_source("officehome", root=tmp_path).shift_name == spelling  # last by name, seen through the folder
-    assert said(source, "1 files that are no images were passed over: ImageInfo.csv")
+    assert said(source, "1 files that are no images were skipped: ImageInfo.csv")
 
 
 def test_a_folder_and_its_tar_give_the_same_images_in_the_same_order(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_pictures_of_every_mode_and_size_become_small_squares(tmp_path: Path) ->
     np.testing.assert_array_equal(source.shifted.images[0], 255)
     assert said(source, "central square")
     assert said(source, "1 grey pictures")
-    assert said(source, "1 pictures with transparency were laid over white")
+    assert said(source, "1 pictures with transparency were drawn on white")
 
 
 def test_the_central_square_is_kept(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_litter_is_passed_over_and_said(tmp_path: Path) -> None:
     (root / "pastel").mkdir()
     source = load_source("folder", root=root)
     assert len(source.pool) == 4
-    assert said(source, "3 files that are no images were passed over")
+    assert said(source, "3 files that are no images were skipped")
     assert said(source, "1 images outside of domain/class/ were left out: cover.png")
     assert said(source, "2 folders without an image were left out: oil/Sofa, pastel")
 
@@ -174,7 +174,7 @@ def test_what_is_no_such_tree_is_refused(tmp_path: Path) -> None:
         load_source("folder", root=tmp_path / "flat")
     deep = tree(tmp_path / "deep", ("ink",))
     picture(deep / "oil" / "train" / "Bed" / "1.png")
-    with pytest.raises(DataError, match="do not lie in one"):
+    with pytest.raises(DataError, match="are not in one"):
         load_source("folder", root=deep)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no image"):

@@ -1,4 +1,4 @@
-"""The adapter: the paper's steps in order, independent of batching, restartable, finite for every finite input."""
+"""The method: the paper's steps in order, independent of batching, restartable, finite for every finite input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from btfl import BayesianAdapter, BayesianSettings, ClientBundle, DiscretisedLikelihood, expected_weight
+from btfl import Btfl, BtflSettings, ClientBundle, DiscretisedLikelihood, expected_weight
 from btfl.errors import InputError
 from making import make_bundle, make_stream
 
@@ -59,9 +59,9 @@ def the_page(bundle: ClientBundle, stream: np.ndarray) -> list[tuple[np.ndarray,
 
 def test_the_adapter_does_what_the_page_says(bundle: ClientBundle) -> None:
     stream = make_stream(bundle, 300)
-    adapter = BayesianAdapter(bundle)
-    found, expected = adapter.predict(stream), the_page(bundle, stream)
-    trace = adapter.trace
+    method = Btfl(bundle)
+    found, expected = method.predict(stream), the_page(bundle, stream)
+    trace = method.trace
     assert {event for *_, event in expected} == {-1, 0, 1}  # the stream exercises all of it
     assert found == pytest.approx(np.array([row[0] for row in expected]), abs=1e-12)
     for values, column in zip((trace.e, trace.a, trace.b, trace.tau_hat, trace.event), range(1, 6), strict=True):
@@ -73,12 +73,12 @@ def test_the_adapter_does_what_the_page_says(bundle: ClientBundle) -> None:
 def test_predictions_do_not_depend_on_how_the_stream_is_cut(cuts: list[int], seed: int, count: str) -> None:
     bundle = make_bundle(seed=seed, dimensions=24, classes=7)
     stream = make_stream(bundle, 150)
-    settings = BayesianSettings(count=count)  # type: ignore[arg-type]
-    whole = BayesianAdapter(bundle, settings).predict(stream)
-    adapter, parts, start = BayesianAdapter(bundle, settings), [], 0
+    settings = BtflSettings(count=count)  # type: ignore[arg-type]
+    whole = Btfl(bundle, settings).predict(stream)
+    method, parts, start = Btfl(bundle, settings), [], 0
     for size in [*cuts, len(stream)]:
         if start < len(stream):
-            parts.append(adapter.predict(stream[start : start + size]))
+            parts.append(method.predict(stream[start : start + size]))
             start += size
     assert np.concatenate(parts).tobytes() == whole.tobytes()  # bit for bit
 
@@ -87,17 +87,17 @@ def test_a_device_can_be_switched_off_anywhere_and_go_on(bundle: ClientBundle, t
     stream = make_stream(bundle, 120)
     bundle.save(tmp_path / "bundle")
     np.save(tmp_path / "stream.npy", stream)
-    expected = BayesianAdapter(bundle).predict(stream)
+    expected = Btfl(bundle).predict(stream)
     script = (
         "import json, sys, numpy as np; from pathlib import Path; from btfl import *\n"
         "folder, start, stop = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])\n"
-        "adapter = BayesianAdapter(ClientBundle.load(folder / 'bundle'))\n"
+        "method = Btfl(ClientBundle.load(folder / 'bundle'))\n"
         "state = folder / 'state.json'\n"
-        "if state.exists(): adapter.restore(json.loads(state.read_text()))\n"
+        "if state.exists(): method.restore(json.loads(state.read_text()))\n"
         "for i in range(start, stop):\n"
-        "    row = adapter.predict(np.load(folder / 'stream.npy')[i : i + 1])\n"
+        "    row = method.predict(np.load(folder / 'stream.npy')[i : i + 1])\n"
         "    np.save(folder / f'{i}.npy', row)\n"
-        "state.write_text(json.dumps(adapter.state))\n"
+        "state.write_text(json.dumps(method.state))\n"
     )
     for start, stop in ((0, 1), (1, 47), (47, 120)):
         subprocess.run([sys.executable, "-c", script, str(tmp_path), str(start), str(stop)], check=True)
@@ -106,17 +106,17 @@ def test_a_device_can_be_switched_off_anywhere_and_go_on(bundle: ClientBundle, t
 
 
 def test_state_is_small_json_and_reset_forgets(bundle: ClientBundle) -> None:
-    adapter = BayesianAdapter(bundle)
-    first = adapter.predict(make_stream(bundle))
-    assert len(json.dumps(adapter.state)) < 200
-    assert adapter.state["seen"] == len(first)
-    adapter.reset()
-    assert adapter.state == {"a": 1.0, "b": 1.0, "seen": 0}
-    assert adapter.predict(make_stream(bundle)).tobytes() == first.tobytes()
+    method = Btfl(bundle)
+    first = method.predict(make_stream(bundle))
+    assert len(json.dumps(method.state)) < 200
+    assert method.state["seen"] == len(first)
+    method.reset()
+    assert method.state == {"a": 1.0, "b": 1.0, "seen": 0}
+    assert method.predict(make_stream(bundle)).tobytes() == first.tobytes()
 
 
 def test_a_wrong_state_is_refused(bundle: ClientBundle) -> None:
-    adapter = BayesianAdapter(bundle)
+    method = Btfl(bundle)
     for state, words in (
         ({"a": 1.0}, "lacks b, seen"),
         ({"a": math.nan, "b": 1, "seen": 0}, "out of range"),
@@ -124,20 +124,20 @@ def test_a_wrong_state_is_refused(bundle: ClientBundle) -> None:
         ({"a": "x", "b": 1, "seen": 0}, "not made of numbers"),
     ):
         with pytest.raises(InputError, match=words):
-            adapter.restore(state)
+            method.restore(state)
     with pytest.raises(InputError, match="call predict first"):
-        _ = adapter.trace
+        _ = method.trace
 
 
 @pytest.mark.parametrize("preset", ["paper", "release"])
 @pytest.mark.parametrize("scale", [0.0, 1e-6, 1.0, 1e3, 1e100])
 def test_all_stays_finite_for_every_finite_input(preset: str, scale: float) -> None:
     bundle = make_bundle(dimensions=64, classes=5)
-    adapter = BayesianAdapter(bundle, BayesianSettings.preset(preset))
-    probabilities = adapter.predict(make_stream(bundle) * scale)
+    method = Btfl(bundle, BtflSettings.preset(preset))
+    probabilities = method.predict(make_stream(bundle) * scale)
     assert np.isfinite(probabilities).all()
     assert probabilities.sum(axis=1) == pytest.approx(1, abs=1e-9)
-    trace = adapter.trace
+    trace = method.trace
     for values in (trace.e, trace.tau, trace.tau_hat, trace.a, trace.b):
         assert np.isfinite(values).all()
     assert ((trace.e >= 0) & (trace.e <= 1)).all()
@@ -157,15 +157,15 @@ def test_a_client_with_a_single_class_and_no_entropy_works(preset: str) -> None:
         local_entropy=0.0,
         global_entropy=0.0,
     )
-    adapter = BayesianAdapter(bundle, BayesianSettings.preset(preset))
+    method = Btfl(bundle, BtflSettings.preset(preset))
     for batch in (own, other, other * 1e6):
-        assert np.isfinite(adapter.predict(batch)).all()
+        assert np.isfinite(method.predict(batch)).all()
 
 
 def test_wrong_features_are_refused_and_leave_the_state_alone(bundle: ClientBundle) -> None:
-    adapter = BayesianAdapter(bundle)
-    adapter.predict(make_stream(bundle))
-    before = adapter.state
+    method = Btfl(bundle)
+    method.predict(make_stream(bundle))
+    before = method.state
     good = make_stream(bundle, 4)
     broken = good.copy()
     broken[2, 5] = np.nan
@@ -177,5 +177,5 @@ def test_wrong_features_are_refused_and_leave_the_state_alone(bundle: ClientBund
         (np.where(np.isnan(broken), np.inf, broken), "infinite"),
     ):
         with pytest.raises(InputError, match=words):
-            adapter.predict(features)
-    assert adapter.state == before
+            method.predict(features)
+    assert method.state == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from btfl import BayesianAdapter, BayesianSettings, ClientBundle, Trace
+from btfl import Btfl, BtflSettings, ClientBundle
 from btfl.core.softmax import entropy, entropy_of_parts, log_softmax, softmax_parts
 from btfl.errors import InputError
+from btfl.methods.btfl import BtflTrace
 from making import make_bundle, make_stream
 
 knobs = st.fixed_dictionaries(
@@ -41,19 +41,18 @@ def with_entropies(bundle: ClientBundle, mean: float) -> ClientBundle:
     )
 
 
-def assert_same_bits(bundle: ClientBundle, stream: np.ndarray, settings: BayesianSettings) -> Trace:
-    together, alone = BayesianAdapter(bundle, settings), BayesianAdapter(bundle, settings)
+def assert_same_bits(bundle: ClientBundle, stream: np.ndarray, settings: BtflSettings) -> BtflTrace:
+    together, alone = Btfl(bundle, settings), Btfl(bundle, settings)
     whole, found, traces = together.predict(stream), [], []
     for i in range(len(stream)):
         found.append(alone.predict(stream[i : i + 1]))
         traces.append(alone.trace)
     assert np.concatenate(found).tobytes() == whole.tobytes()
     assert alone.state == together.state
-    for field in fields(Trace):
-        parts = np.concatenate([getattr(trace, field.name) for trace in traces])
-        expected = getattr(together.trace, field.name)
+    for name, expected in together.trace.items():
+        parts = np.concatenate([trace[name] for trace in traces])
         assert parts.dtype == expected.dtype
-        assert (parts == expected).all(), field.name
+        assert (parts == expected).all(), name
     return together.trace
 
 
@@ -69,12 +68,12 @@ def test_one_by_one_is_the_batch_to_the_bit(
     seed: int, dimensions: int, classes: int, mean: float, scale: float, changes: dict[str, Any]
 ) -> None:
     bundle = with_entropies(make_bundle(dimensions, classes, seed=seed), mean)
-    assert_same_bits(bundle, make_stream(bundle, 40, seed) * scale, BayesianSettings(**changes))
+    assert_same_bits(bundle, make_stream(bundle, 40, seed) * scale, BtflSettings(**changes))
 
 
 def test_a_long_stream_with_every_kind_of_event_and_of_ratio() -> None:
     bundle = make_bundle(64, 10, samples=400)
-    trace = assert_same_bits(bundle, make_stream(bundle, 3_000), BayesianSettings())
+    trace = assert_same_bits(bundle, make_stream(bundle, 3_000), BtflSettings())
     assert set(trace.event.tolist()) == {-1, 0, 1}
     far = np.abs(trace.log_tau_hat) > np.log(10)
     assert far.any()
@@ -84,45 +83,45 @@ def test_a_long_stream_with_every_kind_of_event_and_of_ratio() -> None:
 @pytest.mark.parametrize(("dimensions", "classes"), [(512, 65), (512, 1_000), (1, 1), (7, 2)])
 def test_wide_and_narrow_heads(dimensions: int, classes: int) -> None:
     bundle = make_bundle(dimensions, classes, samples=30)
-    assert_same_bits(bundle, make_stream(bundle, 60), BayesianSettings())
+    assert_same_bits(bundle, make_stream(bundle, 60), BtflSettings())
 
 
 @pytest.mark.parametrize("preset", ["paper", "release"])
 def test_other_kinds_of_numbers_give_the_same(preset: str) -> None:
     bundle = make_bundle(24, 5)
     stream = make_stream(bundle, 50).astype(np.float32)
-    settings = BayesianSettings.preset(preset, batch="sample")
-    expected = BayesianAdapter(bundle, settings).predict(stream.astype(np.float64))
+    settings = BtflSettings.preset(preset, batch="sample")
+    expected = Btfl(bundle, settings).predict(stream.astype(np.float64))
     columns = np.asfortranarray(stream)  # rows of it are not contiguous
     for rows in (
         [stream[i : i + 1] for i in range(50)],
         [columns[i : i + 1] for i in range(50)],
         [stream[i : i + 1].astype(np.float64).tolist() for i in range(50)],
     ):
-        adapter = BayesianAdapter(bundle, settings)
-        assert np.concatenate([adapter.predict(row) for row in rows]).tobytes() == expected.tobytes()
+        method = Btfl(bundle, settings)
+        assert np.concatenate([method.predict(row) for row in rows]).tobytes() == expected.tobytes()
 
 
 def test_a_wrong_sample_is_refused_and_leaves_the_state_alone() -> None:
     bundle = make_bundle()
-    adapter = BayesianAdapter(bundle)
-    adapter.predict(make_stream(bundle, 9))
-    before, good = adapter.state, make_stream(bundle, 1)
+    method = Btfl(bundle)
+    method.predict(make_stream(bundle, 9))
+    before, good = method.state, make_stream(bundle, 1)
     for value, words in ((np.nan, "NaN or infinite"), (np.inf, "NaN or infinite"), (1e200, "too large")):
         broken = good.copy()
         broken[0, 3] = value
         with pytest.raises(InputError, match=words):
-            adapter.predict(broken)
-    assert adapter.state == before
+            method.predict(broken)
+    assert method.state == before
 
 
 def test_a_prediction_is_its_owners() -> None:
     bundle = make_bundle()
-    adapter, stream = BayesianAdapter(bundle), make_stream(bundle, 2)
+    method, stream = Btfl(bundle), make_stream(bundle, 2)
     kept = stream.copy()
-    first = adapter.predict(stream[:1])
+    first = method.predict(stream[:1])
     copy = first.copy()
-    adapter.predict(stream[1:])
+    method.predict(stream[1:])
     assert first.tobytes() == copy.tobytes()
     assert stream.tobytes() == kept.tobytes()
 
@@ -143,5 +142,5 @@ def test_large_features_among_small_ones_do_not_overflow(scale: float) -> None:
     bundle = make_bundle()
     stream = make_stream(bundle, 60)
     stream[::7] *= scale
-    assert_same_bits(bundle, stream, BayesianSettings())
-    assert BayesianAdapter(bundle).predict(stream).sum(axis=1) == pytest.approx(1)
+    assert_same_bits(bundle, stream, BtflSettings())
+    assert Btfl(bundle).predict(stream).sum(axis=1) == pytest.approx(1)

@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from btfl import BayesianAdapter, BayesianSettings
+from btfl import Btfl, BtflSettings
 from btfl.errors import InputError, UnknownNameError
+from btfl.core.arithmetic import ARRAYS
 from btfl.methods.btfl import memory
 from btfl.methods.btfl.evidence import log_rectified_ratio
 from making import make_bundle, make_stream
 
-RELEASE = BayesianSettings.preset("release")
+RELEASE = BtflSettings.preset("release")
 BUNDLE = make_bundle(clients=4)
 STREAM = make_stream(BUNDLE, 64)
 
 
-def run(**changes: Any) -> BayesianAdapter:
-    adapter = BayesianAdapter(BUNDLE, BayesianSettings.preset("release", **changes))
-    adapter.predict(STREAM)
-    return adapter
+def run(**changes: Any) -> Btfl:
+    method = Btfl(BUNDLE, BtflSettings.preset("release", **changes))
+    method.predict(STREAM)
+    return method
 
 
 def test_frequencies_are_squeezed_towards_the_middle() -> None:
@@ -42,7 +43,8 @@ def test_the_global_likelihood_is_that_of_the_others() -> None:
 def test_the_global_entropy_is_measured_against_log_100() -> None:
     assert RELEASE.global_entropy_scale == math.log(100)
     log_q, h = np.array([-40.0]), np.array([0.7])
-    found = log_rectified_ratio(log_q, log_q, h, h, 0.5, 0.5, 64, BayesianSettings(global_entropy_scale=math.log(100)))
+    settings = BtflSettings(global_entropy_scale=math.log(100))
+    found = log_rectified_ratio(ARRAYS, (log_q, log_q), (h, h), (0.5, 0.5), 64, settings)
     u_l, u_g = math.exp(0.2 / 0.5), math.exp((0.7 - math.log(100)) / math.log(100))
     assert found == pytest.approx((u_l - u_g) * -40.0 / 64)
 
@@ -72,8 +74,8 @@ def test_e_can_be_taken_by_the_published_trapezoid() -> None:
 
 
 def test_log_probabilities_are_mixed() -> None:
-    adapter = BayesianAdapter(BUNDLE, RELEASE)
-    found, e = adapter.predict(STREAM), adapter.trace.e[:, None]
+    method = Btfl(BUNDLE, RELEASE)
+    found, e = method.predict(STREAM), method.trace.e[:, None]
     logits_g, logits_l = BUNDLE.global_head.logits(STREAM), BUNDLE.personal_head.logits(STREAM)
     mixed = np.exp(e * (logits_g - _log_sum(logits_g)) + (1 - e) * (logits_l - _log_sum(logits_l)))
     assert found == pytest.approx(mixed / mixed.sum(axis=1, keepdims=True))
@@ -85,35 +87,35 @@ def _log_sum(logits: np.ndarray) -> np.ndarray:
 
 
 def test_events_are_counted_after_the_prediction_and_by_batch() -> None:
-    adapter = run()
-    assert (adapter.trace.a == 1).all()
-    assert (adapter.trace.b == 1).all()
-    events = adapter.trace.event
+    method = run()
+    assert (method.trace.a == 1).all()
+    assert (method.trace.b == 1).all()
+    events = method.trace.event
     expected = memory.count(memory.Beta(), int((events == 1).sum()), int((events == -1).sum()), RELEASE)
-    assert adapter.state["a"] == expected.a != 1
-    assert adapter.state["b"] == expected.b
+    assert method.state["a"] == expected.a != 1
+    assert method.state["b"] == expected.b
 
 
 @pytest.mark.parametrize("threshold", [5.0, 50.0, 300.0])
 def test_pruning_leaves_a_tenth_of_lambda(threshold: float) -> None:
-    settings = BayesianSettings.preset("release", prune_above=threshold)
+    settings = BtflSettings.preset("release", prune_above=threshold)
     pruned = memory.prune(memory.Beta(threshold, 2.0), settings)
     assert pruned.a == pytest.approx(1 + threshold / (threshold + 2) * threshold / 10)
     assert pruned.b == pytest.approx(1 + 2 / (threshold + 2) * threshold / 10)
 
 
 def test_the_paper_is_the_default() -> None:
-    assert BayesianSettings.preset("paper") == BayesianSettings()
-    assert BayesianSettings().prune_above == 16
+    assert BtflSettings.preset("paper") == BtflSettings()
+    assert BtflSettings().prune_above == 16
 
 
 def test_single_knobs_change_single_things_and_wrong_ones_are_refused() -> None:
-    assert BayesianSettings.preset("paper", count="after").count == "after"
+    assert BtflSettings.preset("paper", count="after").count == "after"
     json.dumps(RELEASE.as_dict())
     with pytest.raises(UnknownNameError, match="Did you mean smoothing"):
-        BayesianSettings.preset("paper", smothing="add-one")
+        BtflSettings.preset("paper", smothing="add-one")
     with pytest.raises(UnknownNameError, match="paper, release"):
-        BayesianSettings.preset("papr")
+        BtflSettings.preset("papr")
     wrongs: tuple[dict[str, Any], ...] = (
         {"count": "during"},
         {"prune_above": 1.0},
@@ -125,16 +127,16 @@ def test_single_knobs_change_single_things_and_wrong_ones_are_refused() -> None:
     )
     for wrong in wrongs:
         with pytest.raises(InputError):
-            BayesianSettings(**wrong)
+            BtflSettings(**wrong)
 
 
 def test_each_ablation_removes_its_part() -> None:
-    whole = BayesianAdapter(BUNDLE)
+    whole = Btfl(BUNDLE)
     whole.predict(STREAM)
     for switch in ("use_history", "use_characteristic", "use_entropy"):
-        adapter = BayesianAdapter(BUNDLE, BayesianSettings.preset("paper", **{switch: False}))
-        adapter.predict(STREAM)
-        assert not np.allclose(adapter.trace.e, whole.trace.e)
-    adapter = BayesianAdapter(BUNDLE, BayesianSettings(use_history=False, use_characteristic=False))
-    adapter.predict(STREAM)
-    assert adapter.trace.e == pytest.approx(0.5)
+        method = Btfl(BUNDLE, BtflSettings.preset("paper", **{switch: False}))
+        method.predict(STREAM)
+        assert not np.allclose(method.trace.e, whole.trace.e)
+    method = Btfl(BUNDLE, BtflSettings(use_history=False, use_characteristic=False))
+    method.predict(STREAM)
+    assert method.trace.e == pytest.approx(0.5)

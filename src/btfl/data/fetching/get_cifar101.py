@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from btfl.data.fetching.cache import Progress, silent
-from btfl.data.fetching.download import download
+from btfl.data.fetching.download import downloaded
 from btfl.data.fetching.stored import Content, Part, StoredSet, read_bytes
 from btfl.data.source import LabelledImages
 from btfl.errors import DataError
@@ -80,8 +80,10 @@ def read_from(version: str, place: Path, progress: Progress = silent) -> Content
     return {part.file: read_bytes(folder / part.file) for part in stored.parts}
 
 
-def from_repository(version: str, work: Path, downloads: Path, progress: Progress) -> Content:
+def from_repository(version: str, progress: Progress) -> Content:
     """Download the two files (6 MB) from the authors' repository."""
-    del downloads  # too small to be worth resuming in another run
-    files = [part.file for part in VERSIONS[version].parts]
-    return {file: download(BASE_URL + file, work / file, progress).read_bytes() for file in files}
+    content = {}
+    for part in VERSIONS[version].parts:
+        with downloaded(BASE_URL + part.file, progress) as path:
+            content[part.file] = path.read_bytes()
+    return content

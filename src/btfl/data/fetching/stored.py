@@ -1,4 +1,4 @@
-"""The one plain form in which a fetched dataset is kept, whatever it came from: npy arrays with pinned hashes.
+"""The one plain form in which a fetched dataset is kept, wherever it came from: npy arrays with pinned hashes.
 
 A folder holds one npy file for each part and a ``manifest.json``. What the data must be is pinned in code
 (the sha256 of each part); the manifest only adds checksums of a hundred blocks of each part, which tell where
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.fetching.cache import placing_folder
 from btfl.errors import DataError, StorageError
+from btfl.storage import read_json, replacing_folder, write_json
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -61,7 +60,7 @@ class StoredSet:
         """Refuse content that is not exactly the dataset."""
         for part in self.parts:
             held = content[part.file]
-            array = held if isinstance(held, np.ndarray) else _parse(held, f"{part.file} of {origin}")
+            array = _array(held, f"{part.file} of {origin}")
             if array.shape != part.shape or array.dtype != np.dtype(part.dtype):
                 raise DataError(
                     f"{origin}: the {part.what} of {self.title} are {part.dtype} of shape {part.shape}, "
@@ -75,9 +74,9 @@ class StoredSet:
                 )
 
     def save(self, content: Content, folder: Path) -> None:
-        """Place verified content in ``folder``, whole or not at all."""
+        """Write verified content to ``folder``, in place of what it held: all of it, or nothing."""
         described: dict[str, Any] = {}
-        with placing_folder(folder) as new:
+        with replacing_folder(folder) as new:
             for part in self.parts:
                 held = content[part.file]
                 with (new / part.file).open("wb") as file:
@@ -85,20 +84,19 @@ class StoredSet:
                         np.save(file, held, allow_pickle=False)
                     else:
                         file.write(held)
-                array = held if isinstance(held, np.ndarray) else _parse(held, part.file)
+                array = _array(held, part.file)
                 described[part.file] = {"sha256": part.sha256, "shape": part.shape, "blocks": _blocks(array)}
-            manifest = {"format": FORMAT, "name": self.name, "parts": described}
-            (new / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+            write_json(new / MANIFEST, {"format": FORMAT, "name": self.name, "parts": described})
 
     def is_in(self, folder: Path) -> bool:
-        """Whether ``folder`` seems to hold the dataset in this form; says nothing about its health."""
+        """Whether ``folder`` has the dataset's files in this form, sound or damaged."""
         return all((folder / part.file).is_file() for part in self.parts)
 
     def load(self, folder: Path, file: str) -> Array:
         """Return one part, mapped from the disk: quick, and shared between processes.
 
-        Shape and type are checked, and the hash of small parts (labels); pixels are for :meth:`problems`, for
-        they would cost more than all the rest of loading.
+        Shape and type are checked, and the hash of labels; that of pixels is left to :meth:`problems`, because it
+        would cost more than all the rest of loading.
         """
         part = next(part for part in self.parts if part.file == file)
         path = folder / file
@@ -108,14 +106,13 @@ class StoredSet:
             if part.unit == "images" or _hash_of(part, path, array) == part.sha256:
                 return np.asarray(array)
             problem = f"{file} does not hold the {part.what} of {self.title}"
-        raise StorageError(f"{path.parent}: {problem}. Run `btfl data get {self.name}` to put it right.")
+        raise StorageError(f"{path.parent}: {problem}. Run `btfl data get {self.name}` to repair it.")
 
     def problems(self, folder: Path) -> list[str]:
-        """Read everything and say, for each file that is not as it must be, which it is and what is wrong."""
-        recorded = _manifest(folder)
-        return [said for part in self.parts if (said := self._problem(part, folder / part.file, recorded))]
+        """Read everything and return a sentence for each file that is not as published."""
+        return [found for part in self.parts if (found := self._problem(part, folder / part.file))]
 
-    def _problem(self, part: Part, path: Path, recorded: Mapping[str, Any]) -> str | None:
+    def _problem(self, part: Part, path: Path) -> str | None:
         wrong = _wrong_form(part, path)
         if wrong is not None:
             return wrong
@@ -124,13 +121,14 @@ class StoredSet:
         if found == part.sha256:
             return None
         kind = f"a wrong {part.unit[:-1]} file"
-        blocks = _recorded_blocks(part, recorded)
-        if blocks is None:
+        blocks = _blocks(array)
+        recorded = _recorded_blocks(part, path.parent, len(blocks))
+        if recorded is None:
             return (
                 f"{part.file} does not hold the {part.what} of {self.title}: damaged, or {kind} "
                 f"(sha256 {found[:16]}…, should be {part.sha256[:16]}…)"
             )
-        differing = [i for i, (now, then) in enumerate(zip(_blocks(array), blocks, strict=True)) if now != then]
+        differing = [i for i, (now, then) in enumerate(zip(blocks, recorded, strict=True)) if now != then]
         if len(differing) > DAMAGED_AT_MOST * len(blocks) and len(blocks) > 1:
             return (
                 f"{part.file} is {kind}: it holds other {part.unit} than the {part.what} of {self.title} "
@@ -144,7 +142,7 @@ class StoredSet:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file of the user's; one that cannot be read is named in a sentence."""
+    """Read a file of the user's; one that cannot be read is a ``DataError``."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -152,7 +150,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _wrong_form(part: Part, path: Path) -> str | None:
-    """Say what is wrong with a file before its values are looked at: missing, truncated, of another shape."""
+    """Return what is wrong with a file before its values are read: missing, truncated, of another shape."""
     if not path.is_file():
         return f"{part.file} is missing"
     size = path.stat().st_size
@@ -198,26 +196,20 @@ def _blocks(array: Array) -> list[int]:
     return [zlib.crc32(np.ascontiguousarray(array[i : i + size]).data) for i in range(0, len(array), size)]
 
 
-def _manifest(folder: Path) -> Mapping[str, Any]:
+def _recorded_blocks(part: Part, folder: Path, count: int) -> list[int] | None:
+    """Return the checksums of the manifest, if there is one and it fits."""
     try:
-        parts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["parts"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return parts if isinstance(parts, dict) else {}
+        blocks = read_json(folder / MANIFEST)["parts"][part.file]["blocks"]
+    except (OSError, KeyError, TypeError):
+        return None
+    return blocks if isinstance(blocks, list) and len(blocks) == count else None
 
 
-def _recorded_blocks(part: Part, recorded: Mapping[str, Any]) -> list[int] | None:
-    entry = recorded.get(part.file)
-    blocks = entry.get("blocks") if isinstance(entry, dict) else None
-    size = -(-part.shape[0] // BLOCKS)
-    if isinstance(blocks, list) and len(blocks) == -(-part.shape[0] // size):
-        return blocks
-    return None
-
-
-def _parse(data: bytes, name: str) -> Array:
+def _array(held: Array | bytes, name: str) -> Array:
+    if isinstance(held, np.ndarray):
+        return held
     try:
-        array = np.load(io.BytesIO(data), allow_pickle=False)
+        array = np.load(io.BytesIO(held), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise DataError(f"{name} is not a whole npy file: {error}") from error
     if not isinstance(array, np.ndarray):

@@ -1,1 +1,1 @@
-"""The datasets: each module has a ``load`` function that gives a ``Source``."""
+"""The datasets: each module has a ``load`` function that returns a ``Source``."""

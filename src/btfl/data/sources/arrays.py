@@ -11,7 +11,7 @@ key                    what
 ``domain``             the domain of each pool image, whole numbers or strings, where it has several
 =====================  ======================================================================================
 
-``x_test, y_test`` are never taken for another domain unless ``shift="test"`` says so. ``shift`` may also be
+``x_test, y_test`` are another domain only with ``shift="test"``. ``shift`` may also be
 the path of a second npz whose ``x`` and ``y`` are the other domain; ``shift="none"`` is none.
 """
 
@@ -22,16 +22,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.source import LabelledImages, Labels, Source
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Labels, Source
 from btfl.data.sources.npz import Npz
-from btfl.errors import DataError, InputError
+from btfl.errors import DataError, InputError, listed
 from btfl.pixels.types import Images
-
-NO_SHIFT_NOTE = "there is no other domain: the shifted streams are corrupted throughout"
 
 
 def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source:
-    """Load an npz file, ``root``, whose keys this module's table lists."""
+    """Load the npz file ``root``; see this module for its keys and for ``shift``."""
     if root is None:
         raise InputError("arrays needs the path of an npz file as root")
     with Npz(root) as npz:
@@ -42,14 +40,9 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
         domains, domain_names = _domains(npz, len(labels))
         notes: list[str] = []
         shifted, shift_name = _shifted(npz, shift, classes, notes)
-    if shifted is not None and shifted.images.shape[1:] != images.shape[1:]:
-        raise DataError(
-            f"{root.name}: the images of the other domain ({shift_name}) are {shifted.images.shape[1:]}, "
-            f"those of the pool {images.shape[1:]}; both must be of one size"
-        )
     empty = [classes[i] for i in np.flatnonzero(np.bincount(labels, minlength=len(classes)) == 0)]
     if empty:
-        notes.append(f"{len(empty)} of the {len(classes)} classes have no image in the pool: {_some(empty)}")
+        notes.append(f"{len(empty)} of the {len(classes)} classes have no image in the pool: {listed(empty, 10)}")
     if shifted is None:
         notes.append(NO_SHIFT_NOTE)
     return Source(
@@ -89,8 +82,8 @@ def _domains(npz: Npz, count: int) -> tuple[NDArray[np.int64] | None, tuple[str,
             f"of the pool, not {values.dtype} of shape {values.shape}"
         )
     names, index = np.unique(values, return_inverse=True)
-    said = (name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist())
-    return index.astype(np.int64), tuple(said)
+    texts = (name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist())
+    return index.astype(np.int64), tuple(texts)
 
 
 def _shifted(
@@ -141,10 +134,6 @@ def read_other(path: Path, classes: tuple[str, ...]) -> LabelledImages:
         npz.in_range("y", labels, theirs)
     strange = [name for name in theirs if name not in classes]
     if strange:
-        raise DataError(f"{path.name}: its classes {_some(strange)} are none of {_some(list(classes))}")
+        raise DataError(f"{path.name}: its classes {listed(strange, 10)} are none of {listed(classes, 10)}")
     index = np.array([classes.index(name) for name in theirs], dtype=np.int64)
     return LabelledImages(images, index[labels])
-
-
-def _some(names: list[str], most: int = 10) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from btfl.data.fetching import get_cifar10, get_cifar101
 from btfl.data.fetching.cache import cache_root
-from btfl.data.source import LabelledImages, Source
-from btfl.data.sources.arrays import NO_SHIFT_NOTE, read_other
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
+from btfl.data.sources.arrays import read_other
 from btfl.data.sources.npz import Npz
 from btfl.errors import DataError, InputError
 
@@ -19,16 +19,16 @@ SHIFTS = {"cifar10.1": ("v6", "v4"), "cifar10.1-v6": ("v6",), "cifar10.1-v4": ("
 
 
 def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source:
-    """Load CIFAR-10 from the cache, or from ``root``: a folder with any form ``btfl data get`` understands.
+    """Load CIFAR-10.
 
-    ``shift`` is "cifar10.1" (v6 where it is at hand, else v4), "cifar10.1-v6", "cifar10.1-v4", "none", or the
-    path of an npz with ``x`` and ``y``. Left out, it is CIFAR-10.1 where that is at hand, else none, with a
-    note.
+    Parameters
+    ----------
+    root : a folder with any form that ``btfl data get`` understands; None: the cache
+    shift : the other domain: "cifar10.1" (v6 if it is available, else v4), "cifar10.1-v6", "cifar10.1-v4", "none", or
+        the path of an npz with ``x`` and ``y``; None: CIFAR-10.1 if it is available, else none, with a note
     """
     images, labels = _pool(root)
     shifted, shift_name, notes = _shifted(root, shift)
-    if shifted is not None and shifted.images.shape[1:] != images.shape[1:]:
-        raise DataError(f"{shift}: images are {shifted.images.shape[1:]}, CIFAR-10's {images.shape[1:]}")
     return Source(
         name="cifar10",
         classes=get_cifar10.CLASSES,
@@ -46,7 +46,7 @@ def _pool(root: Path | None) -> tuple[NDArray[Any], NDArray[Any]]:
         return stored.load(folder, "x_train.npy"), stored.load(folder, "y_train.npy")
     if root is None:
         raise DataError(
-            f"CIFAR-10 is not at hand ({folder} does not hold it): run `btfl data get cifar10`, or name the "
+            f"CIFAR-10 is not available ({folder} does not hold it): run `btfl data get cifar10`, or name the "
             f"folder where you keep it as root"
         )
     content = get_cifar10.read_from(root)
@@ -68,12 +68,11 @@ def _shifted(root: Path | None, shift: str | Path | None) -> tuple[LabelledImage
             if folder is not None:
                 return get_cifar101.load(version, folder), get_cifar101.VERSIONS[version].title, ()
         if shift is None:
-            return (
-                None,
-                None,
-                (f"CIFAR-10.1 is not at hand; {NO_SHIFT_NOTE} (`btfl data get cifar10.1` brings it)",),
-            )
-        raise DataError(f"{shift} is not at hand: run `btfl data get {named}`, or put its npy files in the root folder")
+            note = f"CIFAR-10.1 is not available; {NO_SHIFT_NOTE} (`btfl data get cifar10.1` gets it)"
+            return None, None, (note,)
+        raise DataError(
+            f"{shift} is not available: run `btfl data get {named}`, or copy its npy files to the root folder"
+        )
     path = Path(str(shift)).expanduser()
     if not path.is_file():
         raise InputError(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
 from btfl.errors import DataError, InputError
 from btfl.pixels.types import Images
 from btfl.randomness import generator
@@ -61,7 +61,7 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
         pool=handwritten(),
         shifted=printed() if with_print else None,
         shift_name="printed digits" if with_print else None,
-        notes=() if with_print else ("no other domain was asked for: the shifted streams are corrupted throughout",),
+        notes=() if with_print else (NO_SHIFT_NOTE,),
     )
 
 

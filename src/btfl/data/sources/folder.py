@@ -1,25 +1,23 @@
 """Any tree ``domain/class/image``, as a folder or a tar: OfficeHome, PACS, Office-31, or the user's own.
 
-One domain is left out of the pool and is the shift. Where the tree's root lies in a folder of its own
-(``pacs/photo/dog/1.jpg``) or a domain keeps its classes one level down (``amazon/images/mug/1.jpg``, as
-Office-31 comes), that is seen through. Pictures are cut to their central square and resized to ``image_size``
-(see :mod:`btfl.data.pictures`).
+One domain is left out of the pool and is the shift. A root in a folder of its own
+(``pacs/photo/dog/1.jpg``) and classes one level down (``amazon/images/mug/1.jpg``, as in Office-31) are
+recognised. Pictures are cut to their central square and resized to ``image_size``
+(see :mod:`btfl.data.sources.pictures`).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from btfl.data.source import LabelledImages, Source
-from btfl.data.sources.arrays import NO_SHIFT_NOTE
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
 from btfl.data.sources.pictures import Seen, decode_all
 from btfl.data.sources.tree import Listing, Parts, open_tree
-from btfl.errors import DataError, InputError, UnknownNameError
+from btfl.errors import DataError, InputError, UnknownNameError, listed
 
 OFFICEHOME = ("art", "clipart", "product", "real world")
 BETWEEN = "images"  # Office-31's own level between domain and class
@@ -35,12 +33,19 @@ class Picture:
 
 
 def load(*, root: Path | None = None, shift: str | Path | None = None, image_size: int = 32) -> Source:
-    """Load a tree ``root``; ``shift`` names the domain left out (default: the last by name), or is "none"."""
+    """Load a tree of image files.
+
+    Parameters
+    ----------
+    root : a folder or tar, domain/class/image
+    shift : the domain to leave out of the pool (default: the last by name), or "none"
+    image_size : side of the square that pictures are resized to, in pixels
+    """
     return _load(root, shift, image_size, None)
 
 
 def load_officehome(*, root: Path | None = None, shift: str | Path | None = None, image_size: int = 32) -> Source:
-    """Load OfficeHome: the same, and its four domains must be there."""
+    """Load OfficeHome: as ``load``, and its four domains must be there."""
     return _load(root, shift, image_size, OFFICEHOME)
 
 
@@ -80,7 +85,7 @@ def _load(root: Path | None, shift: str | Path | None, image_size: int, expected
 
 
 def _pictures(listing: Listing, name: str, notes: list[str]) -> list[Picture]:
-    """Find domain, class and file in the paths; sorted, so that a folder and its tar give the same order."""
+    """Find domain, class and file in the paths; sorted, so that a folder and its tar are in the same order."""
     found: dict[Parts, list[Picture]] = defaultdict(list)
     outside: list[Parts] = []
     for path in sorted(listing.images):
@@ -94,17 +99,17 @@ def _pictures(listing: Listing, name: str, notes: list[str]) -> list[Picture]:
         raise DataError(f"{name} holds no image in a tree domain/class/image{example}")
     if len(found) > 1:
         first, second = ("/".join(pictures[0].path) for pictures in list(found.values())[:2])
-        raise DataError(f"{name} is no tree domain/class/image: {first} and {second} do not lie in one")
+        raise DataError(f"{name} is no tree domain/class/image: {first} and {second} are not in one")
     (prefix, pictures), *_ = found.items()
     if outside:
-        notes.append(f"{len(outside)} images outside of domain/class/ were left out: {_some(map('/'.join, outside))}")
+        notes.append(f"{len(outside)} images outside of domain/class/ were left out: {listed(map('/'.join, outside))}")
     if listing.passed_over:
-        names = _some(map("/".join, sorted(listing.passed_over)))
-        notes.append(f"{len(listing.passed_over)} files that are no images were passed over: {names}")
+        names = listed(map("/".join, sorted(listing.passed_over)))
+        notes.append(f"{len(listing.passed_over)} files that are no images were skipped: {names}")
     holding = {picture.path[:depth] for picture in pictures for depth in range(1, len(picture.path))}
     empty = sorted(folder for folder in listing.folders - holding if len(folder) <= len(prefix) + 2)
     if empty:
-        notes.append(f"{len(empty)} folders without an image were left out: {_some(map('/'.join, empty))}")
+        notes.append(f"{len(empty)} folders without an image were left out: {listed(map('/'.join, empty))}")
     return pictures
 
 
@@ -144,25 +149,20 @@ def _other_domain(pictures: list[Picture], classes: list[str], domain: str | Non
     if unknown:
         notes.append(
             f"{len(unknown)} classes are in '{domain}' only and were left out, {unknown.total():,} images: "
-            f"{_some(sorted(unknown))}"
+            f"{listed(sorted(unknown))}"
         )
     return [picture for picture in pictures if picture.label not in unknown]
 
 
 def _uneven(pictures: list[Picture], classes: list[str], domains: list[str], notes: list[str]) -> None:
-    """Say which domains lack which classes."""
+    """Note which domains lack which classes."""
     held: dict[str, set[str]] = defaultdict(set)
     for picture in pictures:
         held[picture.domain].add(picture.label)
     for domain in domains:
         missing = [label for label in classes if label not in held[domain]]
         if missing:
-            notes.append(f"'{domain}' has no image of {len(missing)} of the {len(classes)} classes: {_some(missing)}")
+            notes.append(f"'{domain}' has no image of {len(missing)} of the {len(classes)} classes: {listed(missing)}")
     single = [label for label in classes if sum(label in labels for labels in held.values()) == 1]
     if single and len(domains) > 1:
-        notes.append(f"{len(single)} classes are in one domain only: {_some(single)}")
-
-
-def _some(names: Iterable[str], most: int = 5) -> str:
-    listed = list(names)
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+        notes.append(f"{len(single)} classes are in one domain only: {listed(single)}")

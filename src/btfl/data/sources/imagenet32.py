@@ -2,7 +2,7 @@
 
 A folder holds ``train_data_batch_1.npz`` to ``train_data_batch_10.npz`` (``data``: rows of 3,072
 channel-first pixels; ``labels``: 1 to 1,000) and, if wanted, ``val_data.npz``. Which label is which WordNet
-id stands in ``map_clsloc.txt`` (lines like ``n02119789 1 kit_fox``), which comes with ImageNet's development
+id is in ``map_clsloc.txt`` (lines like ``n02119789 1 kit_fox``), which comes with ImageNet's development
 kit. ImageNet-R is its own folder ``nXXXXXXXX/*.jpg`` or the tar of it. Only classes that both have are kept.
 """
 
@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.source import LabelledImages, Labels, Source
-from btfl.data.sources.arrays import NO_SHIFT_NOTE
+from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Labels, Source
 from btfl.data.sources.npz import Npz
 from btfl.data.sources.pictures import Seen, decode_all
 from btfl.data.sources.tree import Parts, open_tree
@@ -40,12 +39,15 @@ def load(
     classes: int | None = None,
     per_class: int | None = None,
 ) -> Source:
-    """Load ImageNet-32 from the folder ``root``.
+    """Load ImageNet at 32x32; what is left out is in the notes.
 
-    ``shift`` is the path of ImageNet-R (default: ``imagenet-r`` or ``imagenet-r.tar`` in ``root``) or "none".
-    ``part`` is "train" or "val" (50 images a class). To shrink it honestly, ``classes=N`` keeps the first N
-    shared classes in ImageNet's order and ``per_class=M`` at most M images of each class, of both domains;
-    notes say so.
+    Parameters
+    ----------
+    root : the folder of its npz files
+    shift : the path of ImageNet-R, or "none"; None: ``imagenet-r`` or ``imagenet-r.tar`` in ``root``
+    part : "train" or "val" (50 images a class)
+    classes : keep the first so many shared classes, in ImageNet's order
+    per_class : keep at most so many images of each class, of both domains
     """
     if root is None:
         raise InputError("imagenet32 needs the folder of its npz files as root")
@@ -101,8 +103,8 @@ def _read_map(root: Path) -> Wnids:
     path = root / MAP
     if not path.is_file():
         raise DataError(
-            f"{root} holds no {MAP}: it says which WordNet id each label is (lines like 'n02119789 1 kit_fox') "
-            f"and comes with ImageNet's development kit"
+            f"{root} holds no {MAP}, the WordNet id of each label (lines like 'n02119789 1 kit_fox') "
+            f"that comes with ImageNet's development kit"
         )
     wnids: Wnids = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):

@@ -1,7 +1,7 @@
 """Decoding picture files of any kind and size into one array of small square RGB images.
 
 A picture is cut to its central square and resized to the asked size: shrunk by area averaging, enlarged
-bicubically. Grey and palette pictures become RGB; transparent ones are laid over white; of an animation the
+bicubically. Grey and palette pictures become RGB; transparent ones are drawn on white; of an animation the
 first frame is taken.
 """
 
@@ -46,19 +46,19 @@ class Seen:
     transparent: int = 0
 
     def notes(self, size: int) -> list[str]:
-        """Say what was done to the pictures."""
-        said = []
+        """Return sentences on what was done to the pictures."""
+        found = []
         if len(self.sizes) > 1:
             small, large = (f"{w}x{h}" for w, h in (min(self.sizes), max(self.sizes)))
-            said.append(
+            found.append(
                 f"pictures of {len(self.sizes)} sizes (from {small} to {large}) were cut to their central square "
                 f"and resized to {size}x{size}"
             )
         if self.grey:
-            said.append(f"{self.grey:,} grey pictures were turned into RGB")
+            found.append(f"{self.grey:,} grey pictures were turned into RGB")
         if self.transparent:
-            said.append(f"{self.transparent:,} pictures with transparency were laid over white")
-        return said
+            found.append(f"{self.transparent:,} pictures with transparency were drawn on white")
+        return found
 
 
 def decode_all(tree: Tree, files: Sequence[Parts], size: int, seen: Seen) -> Images:

@@ -1,7 +1,7 @@
 """Image files in a folder or in a tar file, listed and read alike.
 
 A tar is read member by member and never unpacked, so nothing is written anywhere; links and devices in it are
-passed over, and a member whose name climbs out of the archive is refused.
+skipped, and a member whose name climbs out of the archive is refused.
 """
 
 from __future__ import annotations

@@ -7,12 +7,13 @@ a + b exceeds lambda the history is pruned to its proportions, so that the recen
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.methods.btfl.settings import BayesianSettings
+from btfl.core.arithmetic import Arithmetic
+from btfl.methods.btfl.settings import BtflSettings
 
 Floats = NDArray[np.float64]
 Events = NDArray[np.int8]
@@ -27,25 +28,25 @@ class Beta(NamedTuple):
     b: float = 1.0
 
 
-def detect_events(log_tau: Floats, local_excess: Floats, global_excess: Floats, settings: BayesianSettings) -> Events:
-    """Return IND, EXD or no event for each sample; an excess is an entropy less its mean over the training set.
+def detect(xp: Arithmetic, log_tau: Any, local_excess: Any, global_excess: Any, settings: BtflSettings) -> Any:
+    """Return IND, EXD or no event for each sample; an excess is an entropy minus its mean over the training set.
 
     IND: tau > 1, the personal head surer than usual, the global head less sure. EXD: the reverse of all three.
     Ties are no event.
     """
-    if not settings.use_entropy:
-        return np.sign(-log_tau).astype(np.int8)
-    internal = (log_tau > 0) & (local_excess < 0) & (global_excess > 0)
-    external = (log_tau < 0) & (local_excess > 0) & (global_excess < 0)
-    return external.astype(np.int8) - internal.astype(np.int8)
+    internal, external = log_tau > 0, log_tau < 0
+    if settings.use_entropy:
+        internal = internal & (local_excess < 0) & (global_excess > 0)
+        external = external & (local_excess > 0) & (global_excess < 0)
+    return xp.minus(external, internal)
 
 
-def count(prior: Beta, external: int, internal: int, settings: BayesianSettings) -> Beta:
+def count(prior: Beta, external: int, internal: int, settings: BtflSettings) -> Beta:
     """Add events to the prior, then prune it."""
     return prune(Beta(prior.a + external, prior.b + internal), settings)
 
 
-def prune(prior: Beta, settings: BayesianSettings) -> Beta:
+def prune(prior: Beta, settings: BtflSettings) -> Beta:
     """Shrink a history longer than lambda to its proportions."""
     total = prior.a + prior.b
     if total <= settings.prune_above:
@@ -53,8 +54,18 @@ def prune(prior: Beta, settings: BayesianSettings) -> Beta:
     return Beta(1.0 + settings.prune_to * prior.a / total, 1.0 + settings.prune_to * prior.b / total)
 
 
-def run(prior: Beta, events: Events, settings: BayesianSettings) -> tuple[Floats, Floats, Beta]:
-    """Feed a batch's events to the memory; give the a and b each sample is judged with, and the memory afterwards."""
+def take(prior: Beta, event: Any, settings: BtflSettings) -> tuple[Any, Any, Beta]:
+    """Feed events to the memory; return the a and b each sample is judged with, and the memory afterwards.
+
+    ``event`` is that of a single sample, or (samples,) of a batch.
+    """
+    if isinstance(event, int):
+        after = count(prior, event == EXD, event == IND, settings) if event and settings.use_history else prior
+        return *(after if settings.count == "before" else prior), after
+    return _take_batch(prior, event, settings)
+
+
+def _take_batch(prior: Beta, events: Events, settings: BtflSettings) -> tuple[Floats, Floats, Beta]:
     a, b = np.full(len(events), prior.a), np.full(len(events), prior.b)
     if not settings.use_history:
         return a, b, prior

@@ -1,101 +1,85 @@
-"""Every knob of the method. ``paper`` and ``release`` are two presets of the same knobs."""
+"""Every knob of BTFL. ``paper`` and ``release`` are two presets of the same knobs."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 from btfl.core.likelihood import Smoothing
 from btfl.errors import InputError, UnknownNameError
+from btfl.knobs import Settings, knob
 
 
 @dataclass(frozen=True)
-class BayesianSettings:
+class BtflSettings(Settings):
     """How BTFL decides; the defaults are the preset ``paper``.
 
     ``release`` is what the authors' public program does. Change single knobs with
-    ``BayesianSettings.preset("paper", count="after")``.
+    ``BtflSettings.preset("paper", count="after")``.
     """
 
-    smoothing: Smoothing = "add-one"
-    """How frequencies are kept from 0 and 1: ``add-one`` (paper) or ``squeeze``, 0.6 p + 0.2 (release)."""
-    global_from: Literal["all", "others"] = "all"
-    """Whose DLE is the global one: all clients' (paper), or all but this client's (release)."""
-    count: Literal["before", "after"] = "before"
-    """Whether a sample's event is counted before (paper) or after (release) it is predicted."""
-    batch: Literal["sample", "batch"] = "sample"
-    """``sample``: one by one, however the stream is cut (paper); ``batch``: one prior a batch (release)."""
-    prune_above: float = 16.0
-    """lambda: the history is pruned when a + b exceeds it."""
-    prune_to: float = 1.0
-    """How many events' worth of history survive a prune: a <- 1 + prune_to * a/(a+b). Release: lambda/10."""
-    global_entropy_scale: float | None = None
-    """What stands for Hbar_g in u_g: None for the client's own mean (paper), log(100) in the release."""
-    squash: float | None = None
-    """The release's bound on tau_hat: s -> k tanh(s - 1) + 1 for s > 1 and the mirror below, k = 4. None: off."""
-    expectation: Literal["exact", "trapezoid"] = "exact"
-    """e in closed form, or by the release's 100-point trapezoid on [0.01, 0.99], to match its digits."""
-    mix: Literal["probabilities", "log-probabilities"] = "probabilities"
-    """What e mixes; log-probabilities (release) are normalised again afterwards."""
-    entropy_floor: float = 1e-3
-    """Mean entropies (nats) below this count as this: a client with one class has an entropy of zero."""
-    log_u_limit: float = 20.0
-    """Upper limit of log u."""
-    log_tau_limit: float = 30.0
-    """Limit of |log tau_hat|."""
-    use_history: bool = True
-    """Off: the prior stays Beta(1, 1) (ablation)."""
-    use_characteristic: bool = True
-    """Off: tau_hat = 1, the sample itself says nothing (ablation)."""
-    use_entropy: bool = True
-    """Off: u = 1, and events need no entropy test (ablation)."""
+    title: ClassVar[str] = "BTFL"
 
-    def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for field in fields(self):
-            value, choices = getattr(self, field.name), get_args(hints[field.name])
-            if choices and isinstance(choices[0], str) and value not in choices:
-                raise InputError(f"{field.name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-        for name, least in (
-            ("prune_above", 2.0),  # the prior itself, Beta(1, 1), already sums to 2
-            ("prune_to", 0.0),
-            ("entropy_floor", 1e-12),
-            ("log_u_limit", 0.0),
-            ("log_tau_limit", 0.0),
-        ):
-            self._check_number(name, getattr(self, name), least)
-        for name in ("global_entropy_scale", "squash"):
-            if getattr(self, name) is not None:
-                self._check_number(name, getattr(self, name), 1e-12)
-        if self.log_u_limit > 300 or self.log_tau_limit > 600:
-            raise InputError("log_u_limit above 300 or log_tau_limit above 600 would overflow")
+    smoothing: Smoothing = knob("add-one", "How frequencies are kept from 0 and 1: squeeze is 0.6 p + 0.2 (release).")
+    global_from: Literal["all", "others"] = knob("all", "Whose likelihood is the global one; others: release.")
+    count: Literal["before", "after"] = knob(
+        "before", "Whether a sample's event is counted before or after (release) it is predicted."
+    )
+    batch: Literal["sample", "batch"] = knob(
+        "sample", "One by one, however the stream is cut; or one prior for a batch (release)."
+    )
+    # the prior itself, Beta(1, 1), already sums to 2
+    prune_above: float = knob(16.0, "lambda: the history is pruned when a + b exceeds it.", least=2)
+    prune_to: float = knob(
+        1.0, "Events' worth of history that survive a prune: a <- 1 + prune_to a/(a+b). Release: lambda/10.", least=0
+    )
+    global_entropy_scale: float | None = knob(
+        None, "What stands for Hbar_g in u_g; none: the client's own mean. Release: log(100).", least=1e-12
+    )
+    squash: float | None = knob(
+        None, "k of the release's bound on tau_hat: s -> k tanh(s - 1) + 1 for s > 1, mirrored below.", least=1e-12
+    )
+    expectation: Literal["exact", "trapezoid"] = knob(
+        "exact", "e in closed form, or by the release's 100-point trapezoid on [0.01, 0.99]."
+    )
+    mix: Literal["probabilities", "log-probabilities"] = knob(
+        "probabilities", "What e mixes; log-probabilities (release) are normalised again."
+    )
+    entropy_floor: float = knob(
+        1e-3, "Mean entropies (nats) below this count as this: a client with one class has none.", least=1e-12
+    )
+    log_u_limit: float = knob(20.0, "Upper limit of log u; above 300 it would overflow.", least=0, most=300)
+    log_tau_limit: float = knob(30.0, "Limit of |log tau_hat|; above 600 it would overflow.", least=0, most=600)
+    use_history: bool = knob(True, "Off: the prior stays Beta(1, 1) (ablation).")
+    use_characteristic: bool = knob(True, "Off: tau_hat = 1, the sample itself says nothing (ablation).")
+    use_entropy: bool = knob(True, "Off: u = 1, and events need no entropy test (ablation).")
+
+    def check(self) -> None:
+        """Refuse a prune that leaves too much."""
         if self.prune_to + 2.0 > self.prune_above:
             raise InputError(
                 f"prune_to = {self.prune_to} leaves a + b = {self.prune_to + 2}, which is already above "
                 f"prune_above = {self.prune_above}"
             )
 
-    @staticmethod
-    def _check_number(name: str, value: object, least: float) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-            raise InputError(f"{name} must be a finite number of at least {least}, not {value!r}")
+    @classmethod
+    def make(cls, *, preset: str = "paper", **changes: Any) -> Self:
+        """Return a preset with single knobs changed."""
+        presets: dict[str, dict[str, Any]] = {"paper": {}, "release": _release(changes)}
+        if preset not in presets:
+            raise UnknownNameError("preset", str(preset), presets)
+        return super().make(**{**presets[preset], **changes})
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> BayesianSettings:
+    def preset(cls, name: str, **changes: Any) -> Self:
         """Return the preset ``paper`` or ``release``, with single knobs changed."""
-        presets: dict[str, dict[str, Any]] = {"paper": {}, "release": _release(changes)}
-        if name not in presets:
-            raise UnknownNameError("preset", name, presets)
-        known = {field.name for field in fields(cls)}
-        for change in changes:
-            if change not in known:
-                raise UnknownNameError("setting of BTFL", change, known)
-        return replace(cls(), **{**presets[name], **changes})
+        return cls.make(preset=name, **changes)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values, for JSON."""
-        return asdict(self)
+    @property
+    def suits_single_samples(self) -> bool:
+        """Whether a sample that comes alone can be decided in plain floats; the release's own ways with e cannot."""
+        return self.squash is None and self.expectation == "exact" and self.mix == "probabilities"
 
 
 def _release(changes: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +91,7 @@ def _release(changes: dict[str, Any]) -> dict[str, Any]:
         "count": "after",
         "batch": "batch",
         "prune_above": prune_above,
-        "prune_to": prune_above / 10,
+        "prune_to": prune_above / 10 if isinstance(prune_above, int | float) else prune_above,
         "global_entropy_scale": math.log(100),
         "squash": 4.0,
         "mix": "log-probabilities",

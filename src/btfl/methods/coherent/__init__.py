@@ -1,1 +1,6 @@
-"""Coherent, our own version of the idea (docs/method.md)."""
+"""Coherent, our own version of the idea (docs/method.md): density, evidence, memory, weight, and the method itself."""
+
+from btfl.methods.coherent.method import Coherent
+from btfl.methods.coherent.settings import CoherentSettings
+
+__all__ = ["Coherent", "CoherentSettings"]

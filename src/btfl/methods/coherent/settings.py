@@ -1,65 +1,44 @@
-"""Every knob of the coherent method."""
+"""Every knob of Coherent."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from btfl.errors import InputError
+from btfl.knobs import Settings, knob
+from btfl.methods.coherent.density import DENSITIES
+from btfl.methods.coherent.evidence import EVIDENCES
+from btfl.methods.coherent.memory import MEMORIES
+from btfl.methods.coherent.weight import WEIGHTS
 
 
 @dataclass(frozen=True)
-class CoherentSettings:
-    """One default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``)."""
+class CoherentSettings(Settings):
+    """One default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``).
 
-    temperature: float = 1.5
-    """T of the class scores: features are less Gaussian than the model says."""
-    shrinkage: float = 0.02
-    """r of the covariance."""
-    distorted: float = 1.0
-    """How much a distorted copy of a training image counts in the class statistics, beside the image itself."""
-    forgetting: float = 0.99
-    """f: how much of a mixture's counts survives a sample."""
-    change: float = 0.005
-    """h: how likely the stream is to turn into another kind at a sample."""
-    openness: float = 0.2
-    """How much of everyone's label shares is mixed into the client's: no class is impossible, and a sample that looks
-    foreign because it is shifted weighs only so much."""
-    global_heads: Literal["fedavg", "generative", "both"] = "both"
-    """FedAvg's head, the generative one under everyone's shares, or the mean of both."""
-    local_heads: Literal["personal", "generative", "both"] = "both"
-    """The personal head, the generative one under the client's shares, or the product of both."""
-    log_tau_limit: float = 30.0
+    The last four choose the method's parts; each is exchangeable, and the others of each kind are ablations.
+    """
 
-    evidence: Literal["label", "discriminant", "both", "likelihood"] = "label"
-    """The ratio under label shift; a linear discriminant of the client against the others; the mean of these two; or
-    the paper's quantised features (ablation)."""
-    memory: Literal["regimes", "soft", "events"] = "regimes"
-    """Three explanations of the stream; the mixture alone; or the paper's gated events (ablation)."""
-    weight: Literal["predictive", "expectation"] = "predictive"
-    """a/(a + b tau), or the paper's expectation over m (ablation)."""
+    title: ClassVar[str] = "Coherent"
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise InputError(f"temperature must be above 0, not {self.temperature!r}")
-        if not (math.isfinite(self.distorted) and self.distorted >= 0):
-            raise InputError(f"distorted is a weight of 0 or more, not {self.distorted!r}")
-        for name in ("shrinkage", "openness"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is a share from 0 to 1, not {getattr(self, name)!r}")
-        for name in ("forgetting", "change"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} lies between 0 and 1, not {getattr(self, name)!r}")
-        if not 0 < self.log_tau_limit <= 600:
-            raise InputError(f"log_tau_limit lies above 0 and up to 600, not {self.log_tau_limit!r}")
-        hints = get_type_hints(type(self))
-        for field in fields(self):
-            value, choices = getattr(self, field.name), get_args(hints[field.name])
-            if choices and value not in choices:
-                raise InputError(f"{field.name} must be one of {', '.join(choices)}, not {value!r}")
-
-    @property
-    def is_taken_apart(self) -> bool:
-        """Whether a part is done in another way than the method's own."""
-        return (self.evidence, self.memory, self.weight) != ("label", "regimes", "predictive")
+    temperature: float = knob(1.5, "T of the class scores: features are less Gaussian than the model says.", above=0)
+    shrinkage: float = knob(0.02, "r of the covariance.", least=0, most=1)
+    distorted: float = knob(
+        1.0, "How much a distorted copy counts in the class statistics, beside the sample itself.", least=0
+    )
+    forgetting: float = knob(0.99, "f: how much of a mixture's counts survives a sample.", above=0, below=1)
+    change: float = knob(0.005, "h: how likely the stream is to turn into another kind at a sample.", above=0, below=1)
+    openness: float = knob(
+        0.2, "How much of everyone's label shares is mixed into the client's: no class is impossible.", least=0, most=1
+    )
+    global_heads: Literal["fedavg", "generative", "both"] = knob(
+        "both", "FedAvg's head, the generative one under everyone's shares, or the mean of both."
+    )
+    local_heads: Literal["personal", "generative", "both"] = knob(
+        "both", "The personal head, the generative one under the client's shares, or the product of both."
+    )
+    log_tau_limit: float = knob(30.0, "Limit of |log tau|.", above=0, most=600)
+    density: str = knob("gaussian", "How features of a class are distributed.", choices=lambda: DENSITIES)
+    evidence: str = knob("label", "What a sample says: see coherent/evidence.py.", choices=lambda: EVIDENCES)
+    memory: str = knob("regimes", "How the stream is remembered: see coherent/memory.py.", choices=lambda: MEMORIES)
+    weight: str = knob("predictive", "What e is made of: see coherent/weight.py.", choices=lambda: WEIGHTS)

@@ -1,6 +1,6 @@
 """The 15 corruptions of CIFAR-10-C (Hendrycks and Dietterich, 2019), with its constants for 32x32 images.
 
-Written anew on numpy, scipy and Pillow, for whole batches. A length in pixels scales with the shorter side over
+Written from scratch on numpy, scipy and Pillow, for whole batches. A length in pixels scales with the shorter side over
 32, so that a larger image looks as corrupted as a small one. Two things differ from the published files: frost
 is drawn rather than photographed, and results are rounded to the nearest grey level rather than down.
 
@@ -11,12 +11,12 @@ the jumps away) and for elastic transforms (see there).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 import numpy as np
 
 from btfl.errors import InputError, UnknownNameError
+from btfl.knobs import Knob
 from btfl.pixels.corruptions import blur, digital, noise, weather
 from btfl.pixels.corruptions.resampling import Floats
 from btfl.pixels.types import Images
@@ -46,19 +46,29 @@ _FUNCTIONS: dict[str, Callable[[Floats, int, np.random.Generator], Floats]] = {
 
 CORRUPTIONS: tuple[str, ...] = tuple(_FUNCTIONS)
 SEVERITIES = (1, 2, 3, 4, 5)
+_SEVERITY = Knob("severity", int, 5, "Strength of a corruption.", False, least=SEVERITIES[0], most=SEVERITIES[-1])
 
 _LEAST_SIDE = 8
 _PIXELS_AT_ONCE = 1 << 18  # 256 images of 32x32: a few megabytes of floats, whatever the size of the batch
 
 
 def corrupt(images: Images, name: str, severity: int, rng: np.random.Generator) -> Images:
-    """Return corrupted copies of a batch of uint8 images (n, height, width, 1 or 3), at severity 1 to 5.
+    """Return corrupted copies of a batch of images.
 
-    All chance comes from ``rng``: the same generator state and the same batch give the same bytes.
+    Parameters
+    ----------
+    images : uint8 (n, height, width, 1 or 3), at least 8x8
+    name : one of ``CORRUPTIONS``
+    severity : 1 (slight) to 5 (strong)
+    rng : source of all randomness: the same state and the same batch give the same bytes
+
+    Example
+    -------
+    >>> foggy = corrupt(images, "fog", severity=3, rng=np.random.default_rng(0))
     """
     if name not in _FUNCTIONS:
         raise UnknownNameError("corruption", name, CORRUPTIONS)
-    level = _checked_severity(severity)
+    _SEVERITY.check(severity)
     _check_images(images)
     _, height, width, _ = images.shape
     out = np.empty_like(images)
@@ -66,20 +76,8 @@ def corrupt(images: Images, name: str, severity: int, rng: np.random.Generator) 
     for start in range(0, len(images), at_once):
         part = slice(start, start + at_once)
         floats = np.divide(images[part], 255, dtype=np.float32)
-        out[part] = np.rint(np.clip(_FUNCTIONS[name](floats, level, rng), 0, 1) * 255)
+        out[part] = np.rint(np.clip(_FUNCTIONS[name](floats, severity, rng), 0, 1) * 255)
     return out
-
-
-def _checked_severity(severity: int) -> int:
-    try:
-        level = operator.index(severity)
-    except TypeError:
-        level = 0
-    if level not in SEVERITIES:
-        raise InputError(
-            f"the severity of a corruption is a whole number from 1 (slight) to 5 (strong), not {severity!r}"
-        )
-    return level
 
 
 def _check_images(images: Images) -> None:

@@ -48,7 +48,7 @@ def glass_blur(images: Floats, severity: int, rng: np.random.Generator) -> Float
     """Let each pixel show one up to a jump above and left of it, between two slight blurs.
 
     CIFAR-10-C means to swap pixels, but its swap of two numpy views only ever copies, and its jumps are drawn
-    from -1 and 0: what its files hold is this. Images below 32 pixels jump a whole pixel too, for want of less.
+    from -1 and 0: what its files hold is this. Images below 32 pixels jump a whole pixel too: there is no smaller jump.
     """
     sigma, jump, times = GLASS[severity - 1]
     scale = max(1.0, scale_of(images))

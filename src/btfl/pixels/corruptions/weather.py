@@ -44,7 +44,7 @@ def snow(images: Floats, severity: int, rng: np.random.Generator) -> Floats:
 
 
 def fog(images: Floats, severity: int, rng: np.random.Generator) -> Floats:
-    """Lay a drifting cloud over the image, then darken both so that the lightest pixel stays as light."""
+    """Draw a drifting cloud over the image, then darken both so that the lightest pixel stays as light."""
     thickness, smoothness = FOG[severity - 1]
     n, height, width, _ = images.shape
     lightest = images.max(axis=(1, 2, 3), keepdims=True)

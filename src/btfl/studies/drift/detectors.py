@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from btfl.core.bundle import ClientBundle
 from btfl.core.softmax import entropy, log_softmax
 from btfl.errors import InputError, UnknownNameError
-from btfl.methods.btfl.method import BayesianAdapter, Trace
-from btfl.methods.coherent.method import CoherentAdapter, CoherentTrace
+from btfl.methods.base import Trace
+from btfl.methods.btfl import Btfl
+from btfl.methods.coherent import Coherent
 from btfl.methods.heads import probabilities
 
 Floats = NDArray[np.float64]
@@ -30,7 +31,7 @@ Signal = Callable[[ClientBundle, Floats], Floats]
 WINDOW, BINS = 50, 32
 
 
-# What one sample says: signals for detectors of one dimension.
+# Signals of single samples, for detectors that watch one number.
 
 
 def confidence(bundle: ClientBundle, features: Floats) -> Floats:
@@ -64,7 +65,7 @@ SIGNALS: Mapping[str, tuple[str, Signal]] = {
 
 
 def scaled(signal: Signal, bundle: ClientBundle, features: Floats) -> Floats:
-    """Return a signal between 0 and 1, as ADWIN assumes: from the 1st to the 99th percentile on the training features."""
+    """Return a signal between 0 and 1, as ADWIN assumes: the 1st to 99th percentile of the training features."""
     low, high = _range(signal, bundle)
     return np.clip((signal(bundle, features) - low) / max(high - low, 1e-12), 0.0, 1.0)
 
@@ -75,7 +76,7 @@ def _range(signal: Signal, bundle: ClientBundle) -> tuple[float, float]:
     return float(low), float(high)
 
 
-# What the stream so far says: scores that rise when it turns external.
+# Scores of the stream so far, which rise when it turns external.
 
 
 def regime(bundle: ClientBundle, features: Floats) -> Floats:
@@ -121,7 +122,7 @@ def ks_window(bundle: ClientBundle, features: Floats) -> Floats:
 
 
 def mmd_window(bundle: ClientBundle, features: Floats) -> Floats:
-    """Return the squared maximum mean discrepancy between the window and the training features, less a constant.
+    """Return the squared maximum mean discrepancy between the window and the training features, minus a constant.
 
     The kernel is Gaussian; the square of its width is the median squared distance between training features.
     """
@@ -136,7 +137,7 @@ def mmd_window(bundle: ClientBundle, features: Floats) -> Floats:
 
 
 def kswin(signal: Signal, bundle: ClientBundle, features: Floats) -> Floats:
-    """Return -log p of river's KSWIN; with alpha = 0 it never resets, and p is what any other alpha is compared with."""
+    """Return -log p of river's KSWIN; with alpha = 0 it never resets, and p is what another alpha is compared with."""
     detector, scores = river().KSWIN(alpha=0.0, seed=0), []
     for value in scaled(signal, bundle, features).tolist():
         detector.update(value)
@@ -191,7 +192,7 @@ DETECTORS: Mapping[str, Detector] = {detector.name: detector for detector in _de
 
 
 def choose(names: Sequence[str] | None) -> list[Detector]:
-    """Return the detectors of these names; None: all that can be had here."""
+    """Return the detectors of these names; None: all that are available here."""
     if not names:
         return [one for one in DETECTORS.values() if not one.needs_river or has_river()]
     for name in names:
@@ -203,33 +204,31 @@ def choose(names: Sequence[str] | None) -> list[Detector]:
 
 
 def has_river() -> bool:
-    """Whether the library of detectors is installed."""
+    """Return whether the library of detectors is installed."""
     return find_spec("river") is not None
 
 
 def river() -> Any:
-    """Return river's detectors, or say how to get them."""
+    """Return river's detectors, or raise an ``InputError`` that says how to install them."""
     if not has_river():
-        raise InputError("ADWIN, KSWIN and Page-Hinkley are river's, which is not here: pip install 'btfl[drift]'")
+        raise InputError("ADWIN, KSWIN and Page-Hinkley are river's, which is not installed: pip install 'btfl[drift]'")
     return importlib.import_module("river.drift")
 
 
-def _coherent(bundle: ClientBundle, features: Floats) -> CoherentTrace:
-    adapter = CoherentAdapter(bundle)
+def _coherent(bundle: ClientBundle, features: Floats) -> Trace:
+    adapter = Coherent(bundle)
     adapter.predict(features)
     return adapter.trace
 
 
 def _btfl(bundle: ClientBundle, features: Floats) -> Trace:
-    adapter = BayesianAdapter(bundle)
+    adapter = Btfl(bundle)
     adapter.predict(features)
     return adapter.trace
 
 
 def _training(bundle: ClientBundle) -> Floats:
-    if "train_features" not in bundle.statistics:
-        raise InputError("the bundle lacks the statistic 'train_features', which training leaves there; train it anew")
-    return np.asarray(bundle.statistics["train_features"], dtype=np.float64)
+    return bundle.statistic("train_features")
 
 
 def _window_means(values: NDArray[Any]) -> Floats:
@@ -240,7 +239,7 @@ def _window_means(values: NDArray[Any]) -> Floats:
 
 
 def _when_full(scores: Floats) -> Floats:
-    """Say nothing before the window is full."""
+    """Set the scores before the window is full to minus infinity."""
     scores[: WINDOW - 1] = -np.inf
     return scores
 

@@ -31,7 +31,7 @@ THRESHOLDS, RESAMPLED = 60, 400
 
 @dataclass(frozen=True)
 class Protocol:
-    """What the detectors are put through."""
+    """The streams that detectors are tried on."""
 
     before: int = 500
     after: int = 500
@@ -59,7 +59,7 @@ class Protocol:
 
 
 def crossings(scores: Floats, thresholds: Floats, warm_up: int) -> Alarms:
-    """Give, for each threshold, the first place after the warm-up with a score above it; the length if none."""
+    """Return, for each threshold, the first place after the warm-up with a score above it; the length if none."""
     return warm_up + np.searchsorted(np.maximum.accumulate(scores[warm_up:]), thresholds, side="right")
 
 
@@ -86,7 +86,7 @@ def streams(base: Base, protocol: Protocol) -> tuple[list[Floats], list[Floats]]
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What one detector made of all streams: (clients, draws, ...) scores, or first alarms for each parameter."""
+    """What one detector found on all streams: (clients, draws, ...) scores, or first alarms for each parameter."""
 
     quiet: NDArray[Any]
     drifting: NDArray[Any]
@@ -163,7 +163,7 @@ def judge(quiet: Alarms, drifting: Alarms, protocol: Protocol) -> dict[str, floa
 
 
 def detect(bases: Iterable[Base], detectors: Sequence[Detector], protocol: Protocol) -> pd.DataFrame:
-    """Put every detector through the protocol on every client; give all curves."""
+    """Try every detector on every client; return all curves, a row for each detector and threshold."""
     found = [watch(detectors, base, protocol) for base in bases]
     if not found:
         raise InputError("there are no clients to watch")

@@ -68,7 +68,7 @@ def scenario_tables(rows: pd.DataFrame, families: Mapping[str, str]) -> list[Tab
 
 
 def difference_table(rows: pd.DataFrame, reference: str = REFERENCE) -> Table | None:
-    """Return the reference's accuracy less that of each other method, paired by client; None without a reference."""
+    """Return the reference's accuracy minus that of each other method, paired by client; None without a reference."""
     titles = _titles(rows)
     others = [name for name in titles if name != reference and not is_oracle(name)]
     if reference not in titles or not others:
@@ -82,7 +82,7 @@ def difference_table(rows: pd.DataFrame, reference: str = REFERENCE) -> Table | 
         lines.append(Row((text_cell(scenario), *map(interval_cell, intervals))))
     return Table(
         "scenarios-difference",
-        f"{titles[reference]} less each other method, percentage points",
+        f"{titles[reference]} minus each other method, percentage points",
         ("scenario", *(titles[name] for name in others)),
         tuple(lines),
         ("Mean over clients of the paired difference; in brackets its 95 % bootstrap interval over clients.",),

@@ -24,18 +24,18 @@ from btfl.runs.client import DeployedClient
 IMAGE_SHAPE, CLASSES = (32, 32, 3), 10  # as CIFAR-10
 
 
-def made_up_images(count: int, purpose: str) -> Images:
-    """Return noise on a few large spots: the same for the same count and purpose."""
-    rng = generator(0, "made-up images", purpose)
+def synthetic_images(count: int, purpose: str) -> Images:
+    """Return (count, 32, 32, 3) images of noise on a few large spots: the same for the same count and purpose."""
+    rng = generator(0, "made-up images", purpose)  # the words are part of the seed, and stay as they are
     spots = rng.integers(40, 200, (count, 4, 4, 3)).repeat(8, axis=1).repeat(8, axis=2)
     return np.clip(spots + rng.normal(0, 20, spots.shape), 0, 255).astype(np.uint8)
 
 
-def made_up_clients(model: str, recipes: Sequence[str]) -> dict[str, DeployedClient]:
-    """Give, for each recipe, a client of a federation of three that was trained for a round on made-up images."""
-    images = made_up_images(160, "training")
+def synthetic_clients(model: str, recipes: Sequence[str]) -> dict[str, DeployedClient]:
+    """Return, for each recipe, a client of a federation of three that was trained for a round on synthetic images."""
+    images = synthetic_images(160, "training")
     labels = np.arange(len(images)) % CLASSES
-    source = Source("made-up", tuple(map(str, range(CLASSES))), LabelledImages(images, labels))
+    source = Source("synthetic", tuple(map(str, range(CLASSES))), LabelledImages(images, labels))
     data = FederatedData(source, make_partition(source, PartitionSettings(clients=3, kind="equal"), seed=0))
     settings = TrainingSettings.for_model(model, rounds=1, local_epochs=1)
     clients = {}

@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,9 @@ from btfl.pixels.images import to_tensor
 from btfl.pixels.types import Images
 from btfl.randomness import generator
 from btfl.runs.client import DeployedClient
-from btfl.runs.costs import FILE, FORWARD, Cost
-from btfl.storage import write_json
-from btfl.studies.speed.clients import made_up_clients, made_up_images
+from btfl.runs.costs import FORWARD, Cost, write_costs
+from btfl.runs.layout import RunFiles
+from btfl.studies.speed.clients import synthetic_clients, synthetic_images
 from btfl.studies.speed.onnx_paths import ONNX_PATHS, onnx_path
 
 BLOCK = 8  # calls in a turn: a device does one thing over and over, and so finds its caches warm
@@ -47,32 +46,41 @@ def measure_costs(
     repeats: int = 5,
     memory: bool = True,
 ) -> Iterator[Cost]:
-    """Time every method with every model on one thread; the bare forward pass comes first."""
+    """Time every method with every model on one thread; the bare forward pass comes first.
+
+    Parameters
+    ----------
+    models, methods : their names; methods may be ``onnx`` and ``onnx-split`` too
+    batches : samples at a time
+    samples : of a repeat; methods that train at test time see a twentieth
+    repeats : how often each is timed
+    memory : also measure each one's peak memory, in a process of its own
+    """
     with one_thread():
         for model in models:
             recipes = [_recipe(name) for name in methods if name not in ONNX_PATHS]
-            clients = made_up_clients(model, list(dict.fromkeys(["fedavg", *recipes])))
+            clients = synthetic_clients(model, list(dict.fromkeys(["fedavg", *recipes])))
             clients[FORWARD] = clients["fedavg"]
             peaks = {name: peak_memory(name, clients[_recipe(name)]) for name in (FORWARD, *methods) if memory}
             for batch in batches:
-                images = made_up_images(max(samples, batch), "stream")
+                images = synthetic_images(max(samples, batch), "stream")
                 yield from _measure(model, methods, clients, images, batch, repeats, peaks)
 
 
 def measure_run(evaluation: Evaluation, folder: Path, samples: int = 160, repeats: int = 3) -> list[Cost]:
-    """Time a run's methods at batch 1 on images of client 0's own stream, and write it down beside the results."""
-    names = [method.name for method in evaluation.methods if not issubclass(method.adapter_class(), Oracle)]
+    """Time a run's methods at batch 1 on images of client 0's own stream, and save the costs beside the results."""
+    names = [method.name for method in evaluation.methods if not issubclass(method.method, Oracle)]
     clients = {recipe: federation.client(0) for recipe, federation in evaluation.federations.items()}
     images = render(evaluation.source, evaluation.manifest, 0)["original_ind"].images[:samples]
     first = next(iter(clients.values()))
     with one_thread():
         costs = _measure(first.model["name"], names, {FORWARD: first, **clients}, images, 1, repeats)
-    write_json(folder / FILE, [asdict(cost) for cost in costs])
+    write_costs(costs, RunFiles(folder).costs)
     return costs
 
 
 def make_path(name: str, client: DeployedClient) -> Predict:
-    """Return the whole way from uint8 images to probabilities, at its best."""
+    """Return a function from uint8 images, (n, height, width, channels), to probabilities, (n, classes)."""
     if name in ONNX_PATHS:
         return onnx_path(name, client)
     network = client.extractor()
@@ -129,7 +137,7 @@ def _take_turns(paths: dict[str, Predict], parts: Sequence[Images]) -> dict[str,
     """Return the median seconds of a call of each."""
     taken: dict[str, list[float]] = {name: [] for name in paths}
     gc.collect()
-    gc.disable()  # or else one of them pays for the rubbish of all
+    gc.disable()  # otherwise one of them pays for the garbage of all
     try:
         for start in range(0, len(parts), BLOCK):
             # in another order every time, so that none always comes after the same one
@@ -152,7 +160,7 @@ def peak_memory(name: str, client: DeployedClient) -> float | None:
 def _run_alone(name: str, client: DeployedClient) -> float | None:
     torch.set_num_threads(1)
     predict = make_path(name, client)
-    for image in made_up_images(3, "memory"):
+    for image in synthetic_images(3, "memory"):
         predict(image[None])
     # not getrusage: on Linux a child begins with the peak of its parent there
     status = Path("/proc/self/status")
@@ -161,7 +169,7 @@ def _run_alone(name: str, client: DeployedClient) -> float | None:
 
 
 def _is_slow(name: str) -> bool:
-    return name not in ONNX_PATHS and find_method(name).adapter_class().takes == "images"
+    return name not in ONNX_PATHS and find_method(name).method.takes == "images"
 
 
 def _recipe(name: str) -> str:

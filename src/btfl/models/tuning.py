@@ -1,4 +1,4 @@
-"""What the methods that tune a network at test time share: taking its weights down, and putting them back."""
+"""What the methods that tune a network at test time share: a snapshot of its weights, and steps without memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from btfl.core.softmax import log_softmax
-from btfl.models import Network
+from btfl.models.network import Network
 from btfl.pixels.images import to_tensor
 from btfl.randomness import generator
 
@@ -25,7 +25,7 @@ class Snapshot:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Put the weights back."""
+        """Copy the weights back."""
         for live, kept in zip(self._live, self._kept, strict=True):
             live.copy_(kept)
 

@@ -1,8 +1,7 @@
-"""Every data source by name; a source's module is imported when it is asked for, not before."""
+"""Every dataset by name; the module that loads it is imported when it is needed."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +10,23 @@ from typing import Any, cast
 
 from btfl.data.source import Source, SourceLoader
 from btfl.errors import InputError, UnknownNameError
+from btfl.imports import load_object
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A source as the registry knows it: one line about it, and where its loader is."""
+    """A dataset of the catalogue."""
 
     description: str
-    module: str
-    function: str = "load"
+    """One line about it."""
+    path: str
+    """Its loader, as ``module:function``."""
     needs_root: bool = True
+    """Whether the user must name a file or folder."""
 
     def loader(self) -> SourceLoader:
-        """Import the source's module and give its loader."""
-        return cast("SourceLoader", getattr(importlib.import_module(self.module), self.function))
+        """Import the loader."""
+        return cast("SourceLoader", load_object(self.path, "dataset"))
 
     def options(self) -> dict[str, Any]:
         """Return the options of its own that the loader takes, with their defaults."""
@@ -35,36 +37,46 @@ class Entry:
 SOURCES: Mapping[str, Entry] = {
     "digits": Entry(
         "handwritten 8x8 digits; shift: printed digits. Nothing to download",
-        "btfl.data.sources.digits",
+        "btfl.data.sources.digits:load",
         needs_root=False,
     ),
     "cifar10": Entry(
         "CIFAR-10, 10 classes; shift: CIFAR-10.1, or an npz such as CINIC-10's ImageNet part",
-        "btfl.data.sources.cifar10",
+        "btfl.data.sources.cifar10:load",
         needs_root=False,
     ),
     "officehome": Entry(
-        "OfficeHome, 65 classes, 4 domains; shift: the domain left out", "btfl.data.sources.folder", "load_officehome"
+        "OfficeHome, 65 classes, 4 domains; shift: the domain left out", "btfl.data.sources.folder:load_officehome"
     ),
     "folder": Entry(
         "any folder or tar domain/class/image (PACS, Office-31, yours); shift: the domain left out",
-        "btfl.data.sources.folder",
+        "btfl.data.sources.folder:load",
     ),
     "imagenet32": Entry(
-        "ImageNet at 32x32, npz form; shift: ImageNet-R, shared classes", "btfl.data.sources.imagenet32"
+        "ImageNet at 32x32, npz form; shift: ImageNet-R, shared classes", "btfl.data.sources.imagenet32:load"
     ),
-    "arrays": Entry("your own npz: x, y and, if you have them, x_shift, y_shift, classes", "btfl.data.sources.arrays"),
+    "arrays": Entry(
+        "your own npz: x, y and, if you have them, x_shift, y_shift, classes", "btfl.data.sources.arrays:load"
+    ),
 }
 
 
 def load_source(
     name: str, *, root: str | Path | None = None, shift: str | Path | None = None, **options: Any
 ) -> Source:
-    """Load a data source.
+    """Load a dataset.
 
-    ``root`` is where the data lies (a folder, tar or npz, as the source wants it; cifar10 falls back on the
-    cache). ``shift`` chooses the other domain; every source takes "none". Further options are the source's
-    own, for example ``image_size`` of folder or ``per_class`` of imagenet32.
+    Parameters
+    ----------
+    name : one of ``SOURCES``
+    root : where the data is: a folder, tar or npz, as the dataset needs it; cifar10 is looked for in the cache without
+    shift : the other domain; every dataset takes "none"
+    options : the dataset's own, for example ``image_size`` of folder or ``per_class`` of imagenet32
+
+    Example
+    -------
+    >>> load_source("digits")
+    Source('digits', 1,797 images of 8x8x1, 10 classes, other domain: printed digits (1,020 images))
     """
     entry = SOURCES.get(name.lower())
     if entry is None:

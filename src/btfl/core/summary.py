@@ -1,0 +1,290 @@
+"""What one client's features and labels come to: the sums it uploads, and the server adds up.
+
+Sums only, so that the server needs to learn no more than their total over clients (secure aggregation can carry them).
+Everything that is uploaded about data is declared in ``STATISTICS``: a new statistic is one more entry there.
+
+    own = Summary.of(features, labels, classes=10)      # on each client
+    everyone = Summary.total(summaries)                 # on the server; or own + another + ...
+    bundle = ClientBundle.of(global_head, personal_head, own, everyone, features=features)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from btfl.checks import as_features, as_labels
+from btfl.core.likelihood import DiscretisedLikelihood
+from btfl.errors import InputError
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+PLAIN, DISTORTED = "", "distorted_"
+KINDS = (PLAIN, DISTORTED)
+"""Sums over the samples as they are, and over distorted copies of them: how the names begin."""
+
+
+class ClassSums(NamedTuple):
+    """n_k, s_k and S: what class-conditional Gaussians are made of."""
+
+    counts: Floats
+    """(classes,) samples of each class."""
+    sums: Floats
+    """(classes, dimensions) sums of their features."""
+    scatter: Floats
+    """(dimensions, dimensions) sum of z z' over all samples."""
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One array that a client uploads, and how it is measured."""
+
+    name: str
+    axes: tuple[str, ...]
+    """Its shape, as a sequence of ``classes`` and ``dimensions``; empty: a single number."""
+    measure: Callable[[Floats, Labels, int], Floats]
+    """(features, labels, classes) -> the array."""
+    distorted: bool = False
+    """Whether it is measured on distorted copies instead of the samples themselves."""
+    kept: bool = True
+    """Whether a client's bundle keeps everyone's, as ``global_NAME``."""
+
+    def shape(self, classes: int, dimensions: int) -> tuple[int, ...]:
+        """Return its shape for so many classes and dimensions."""
+        sizes = {"classes": classes, "dimensions": dimensions}
+        return tuple(sizes[axis] for axis in self.axes) or (1,)
+
+
+def _class_counts(features: Floats, labels: Labels, classes: int) -> Floats:
+    return np.bincount(labels, minlength=classes).astype(np.float64)
+
+
+def _class_feature_sums(features: Floats, labels: Labels, classes: int) -> Floats:
+    sums = np.zeros((classes, features.shape[1]))
+    np.add.at(sums, labels, features)
+    return sums
+
+
+def _feature_scatter(features: Floats, labels: Labels, classes: int) -> Floats:
+    # not a matrix product: the linear algebra library may add in another order with another number of threads
+    return np.asarray(np.einsum("ni,nj->ij", features, features))
+
+
+_PER_CLASS = (
+    ("class_counts", ("classes",), _class_counts),
+    ("class_feature_sums", ("classes", "dimensions"), _class_feature_sums),
+    ("feature_scatter", ("dimensions", "dimensions"), _feature_scatter),
+)
+STATISTICS: tuple[Statistic, ...] = (
+    Statistic("clients", (), lambda features, labels, classes: np.ones(1), kept=False),
+    Statistic("samples", (), lambda features, labels, classes: np.full(1, float(len(features))), kept=False),
+    Statistic(
+        "zero_frequencies",
+        ("dimensions",),
+        lambda features, labels, classes: DiscretisedLikelihood.fit(features).frequencies,
+        kept=False,
+    ),
+    *(
+        Statistic(f"{kind}{name}", axes, measure, distorted=kind == DISTORTED)
+        for kind in KINDS
+        for name, axes, measure in _PER_CLASS
+    ),
+)
+"""Everything that is uploaded, in order."""
+
+
+class Protection(Protocol):
+    """What is done to a client's data before anything of it leaves the client: the place for clipping and noise."""
+
+    def features(self, features: Floats) -> Floats:
+        """Return (samples, dimensions) features as they may be added up, for example clipped to a length."""
+
+    def summary(self, summary: Summary) -> Summary:
+        """Return the summary as it may be uploaded, for example with noise."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary:
+    """Sums over one client's samples, or over those of several clients.
+
+    Parameters
+    ----------
+    arrays : the statistics by name, float64; see ``STATISTICS`` for names and shapes. Use ``Summary.of`` to measure
+        them and ``Summary.from_arrays`` for what was received.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from btfl import Summary
+    >>> one = Summary.of(np.ones((6, 4)), [0, 0, 1, 1, 2, 2], classes=3)
+    >>> one + one
+    Summary(2 clients, 12 samples, 3 classes, 4 dimensions, no distorted copies)
+    """
+
+    arrays: Mapping[str, Floats]
+
+    @classmethod
+    def of(
+        cls,
+        features: ArrayLike,
+        labels: ArrayLike,
+        classes: int,
+        *,
+        distorted: ArrayLike | None = None,
+        protection: Protection | None = None,
+    ) -> Summary:
+        """Measure one client's data.
+
+        Parameters
+        ----------
+        features : (samples, dimensions), the extractor's output for each training sample
+        labels : (samples,), whole numbers from 0 to classes - 1
+        classes : how many classes the federation has
+        distorted : (samples, dimensions), features of one distorted copy of each sample in the same order; without
+            them their sums are zero
+        protection : what is done to features before, and to the sums after they are added up
+        """
+        plain = as_features(features)
+        numbers = as_labels(labels, len(plain), classes)
+        copies = plain[:0] if distorted is None else as_features(distorted, width=plain.shape[1])
+        if len(copies) not in (0, len(plain)):
+            raise InputError(f"distorted features must be {len(plain)} rows, one for each sample, not {len(copies)}")
+        if protection is not None:
+            plain, copies = protection.features(plain), protection.features(copies)
+        summary = cls(
+            {
+                one.name: one.measure(
+                    *((copies, numbers[: len(copies)]) if one.distorted else (plain, numbers)), classes
+                )
+                for one in STATISTICS
+            }
+        )
+        return summary if protection is None else protection.summary(summary)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Summary:
+        """Return the summary of arrays that were received or loaded; a missing or unknown name is refused."""
+        _check_names(arrays)
+        return cls({one.name: arrays[one.name] for one in STATISTICS})
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Return the statistics by name, for sending and saving."""
+        return dict(self.arrays)
+
+    @classmethod
+    def total(cls, summaries: Iterable[Summary]) -> Summary:
+        """Add up summaries in their order, one at a time: memory does not grow with their number."""
+        sums: dict[str, Floats] = {}
+        for summary in summaries:
+            for name, array in summary.arrays.items():
+                if name in sums:
+                    sums[name] += array
+                else:
+                    sums[name] = np.array(array, dtype=np.float64)
+        if not sums:
+            raise InputError("nothing to add up: no client sent a summary")
+        return cls(sums)
+
+    def __add__(self, other: Summary) -> Summary:
+        if (self.classes, self.dimensions) != (other.classes, other.dimensions):
+            raise InputError(f"summaries of different sizes cannot be added: {self!r} and {other!r}")
+        return Summary({name: array + other.arrays[name] for name, array in self.arrays.items()})
+
+    def check(self, classes: int, dimensions: int, *, exact: bool = True) -> None:
+        """Raise an ``InputError`` for what no client's data could give; the server asks before it adds up.
+
+        ``exact=False`` is for sums with noise: then only shapes and finite values are asked for.
+        """
+        _check_names(self.arrays)
+        for one in STATISTICS:
+            array, shape = self.arrays[one.name], one.shape(classes, dimensions)
+            if array.dtype.kind != "f":
+                raise InputError(f"{one.name} is not an array of floating-point numbers")
+            if array.shape != shape:
+                raise InputError(f"{one.name} has the shape {array.shape}, not {shape}")
+            if not np.isfinite(array).all():
+                raise InputError(f"{one.name} holds NaN or infinite values")
+        if exact:
+            self._check_consistent()
+
+    def _check_consistent(self) -> None:
+        arrays = self.arrays
+        for name, array in arrays.items():
+            if (array < 0).any():
+                raise InputError(f"{name} must not be negative, not {array.min():g}")
+        if (arrays["zero_frequencies"] > 1).any():
+            raise InputError(f"zero_frequencies are shares from 0 to 1, not {arrays['zero_frequencies'].max():g}")
+        samples, counts = float(arrays["samples"][0]), arrays["class_counts"]
+        if arrays["clients"][0] != 1:
+            raise InputError(f"a client speaks for itself alone, not for {arrays['clients'][0]:g} clients")
+        if samples < 1 or (counts != np.rint(counts)).any() or counts.sum() != samples:
+            raise InputError(f"class_counts must be whole numbers that add up to the {samples:g} samples")
+        copies = arrays["distorted_class_counts"]
+        if copies.any() and (copies != counts).any():
+            raise InputError("distorted_class_counts must be those of the samples, or zero where there are no copies")
+        for kind in KINDS:
+            of = self.class_sums(kind)
+            empty = of.counts == 0
+            if of.sums[empty].any() or (empty.all() and of.scatter.any()):
+                raise InputError(
+                    f"{kind}class_feature_sums and {kind}feature_scatter must be zero where there is no sample"
+                )
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.arrays["class_counts"])
+
+    @property
+    def dimensions(self) -> int:
+        """The feature size d."""
+        return len(self.arrays["zero_frequencies"])
+
+    @property
+    def clients(self) -> int:
+        """How many clients it speaks for."""
+        return round(float(self.arrays["clients"][0]))
+
+    @property
+    def samples(self) -> int:
+        """How many samples it was made from."""
+        return round(float(self.arrays["samples"][0]))
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether distorted copies were added up too."""
+        return bool(self.arrays["distorted_class_counts"].any())
+
+    def class_sums(self, kind: str = PLAIN) -> ClassSums:
+        """Return the sums of one kind, ``PLAIN`` or ``DISTORTED``."""
+        return ClassSums(*(self.arrays[f"{kind}{name}"] for name, _, _ in _PER_CLASS))
+
+    @property
+    def likelihood(self) -> DiscretisedLikelihood:
+        """The discretised likelihood; of several clients their average, each counting the same."""
+        frequencies = np.clip(self.arrays["zero_frequencies"] / self.clients, 0.0, 1.0)
+        return DiscretisedLikelihood(frequencies, self.samples, self.clients)
+
+    def for_bundle(self) -> dict[str, Floats]:
+        """Return what a client's bundle keeps of everyone's sums, by the names they have there."""
+        return {f"global_{one.name}": self.arrays[one.name] for one in STATISTICS if one.kept}
+
+    def __repr__(self) -> str:
+        copies = "with distorted copies" if self.has_copies else "no distorted copies"
+        return (
+            f"Summary({self.clients} client{'s' * (self.clients != 1)}, {self.samples:,} samples, "
+            f"{self.classes} classes, {self.dimensions} dimensions, {copies})"
+        )
+
+
+def _check_names(arrays: Mapping[str, Floats]) -> None:
+    known = [one.name for one in STATISTICS]
+    if missing := [name for name in known if name not in arrays]:
+        raise InputError(f"{missing[0]} is missing")
+    if unknown := sorted(set(arrays) - set(known)):
+        raise InputError(f"{unknown[0]} is not asked for")

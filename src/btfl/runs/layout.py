@@ -1,0 +1,106 @@
+"""Where everything of a run is: the one module that knows the names of its files and folders.
+
+RUN/                                        made by ``btfl bench``: ``RunFiles``
+  run.json, results.parquet, samples.parquet, speed.json; the streams as ``data.manifest`` saves them
+  training/RECIPE/                          one training: ``TrainingFiles``
+    training.json, log.jsonl, tensorboard/
+    checkpoints/round-000001/               ``checkpoint.json`` and its tensors
+    private/client-000000-round-000001/     ``private.json`` and its tensors
+    clients/client-000000/                  what a Flower client keeps, if its node names no other folder
+    final/                                  the trained federation: ``FederationFiles``
+      federation.json, total.json
+      client-000000/                        the bundle, and ``network-NAME.json`` of each network of its own
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CHECKPOINT, PRIVATE, FEDERATION, TOTAL = "checkpoint", "private", "federation", "total"
+"""Records, each a JSON file and one of tensors (``btfl.storage.save_record``)."""
+_NETWORK = "network-"
+
+
+class RunFiles:
+    """The files of a benchmark run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.record = folder / "run.json"  # what was run; written last, so a folder that has it is complete
+        self.results = folder / "results.parquet"  # a row for each method, client and stream
+        self.samples = folder / "samples.parquet"  # a row for each sample of those
+        self.costs = folder / "speed.json"  # what adapting cost, where it was measured
+
+    def training(self, recipe: str) -> TrainingFiles:
+        """Return the files of the training of a recipe."""
+        return TrainingFiles(self.folder / "training" / recipe)
+
+    def trained(self) -> dict[str, FederationFiles]:
+        """Return the federations that were trained to the end, by recipe."""
+        found = sorted((self.folder / "training").glob(f"*/final/{FEDERATION}.json"))
+        return {path.parent.parent.name: FederationFiles(path.parent) for path in found}
+
+
+class TrainingFiles:
+    """The files of one training."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.record = folder / "training.json"  # what determines the outcome: recipe, settings, data
+        self.older_record = folder / "run.json"  # the same as btfl 0.1.0 wrote it, without a kind and a version
+        self.log = folder / "log.jsonl"  # what happened, a line of JSON each
+        self.tensorboard = folder / "tensorboard"
+        self.clients = folder / "clients"  # what Flower clients keep, if their nodes name no other folder
+        self.final = FederationFiles(folder / "final")
+
+    def checkpoint(self, round_: int) -> Path:
+        """Return the folder of a round's checkpoint."""
+        return self.folder / "checkpoints" / f"round-{round_:06d}"
+
+    def rounds(self) -> list[int]:
+        """Return the rounds that have a checkpoint, the last one first."""
+        found = (self.folder / "checkpoints").glob("round-*")
+        return sorted((int(path.name.removeprefix("round-")) for path in found), reverse=True)
+
+    def private(self, client: int, round_: int) -> Path:
+        """Return the folder of the private state that a client had after a round."""
+        return self.folder / "private" / f"{client_name(client)}-round-{round_:06d}"
+
+    def all_private(self) -> list[Path]:
+        """Return the folders of all private states."""
+        return list((self.folder / "private").glob("client-*"))
+
+
+class FederationFiles:
+    """The files of a trained federation."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.record = folder / f"{FEDERATION}.json"  # written last, so a folder that has it is complete
+        self.total = folder / f"{TOTAL}.json"  # the sum over clients of their uploads; btfl 0.1.0 saved none
+
+    def client(self, number: int) -> Path:
+        """Return a client's folder."""
+        return self.folder / client_name(number)
+
+
+def client_name(number: int) -> str:
+    """Name a client's folder: ``client-000003``."""
+    return f"client-{number:06d}"
+
+
+def client_number(folder: Path) -> int | None:
+    """Return the number of the client whose folder this is; None if it is no client's."""
+    named = re.fullmatch(r"client-(\d+)", folder.name)
+    return int(named[1]) if named else None
+
+
+def network_record(name: str) -> str:
+    """Name the record of a network in a client's folder."""
+    return f"{_NETWORK}{name}"
+
+
+def networks_in(folder: Path) -> list[str]:
+    """Name the networks in a client's folder."""
+    return sorted(path.stem.removeprefix(_NETWORK) for path in folder.glob(f"{_NETWORK}*.json"))
