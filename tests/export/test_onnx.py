@@ -13,7 +13,7 @@ import pytest
 
 from btfl import Btfl, BtflSettings, ClientBundle
 from btfl.errors import InputError
-from btfl.methods.coherent.method import STATISTICS, Coherent
+from btfl.methods.coherent import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.models.forward import extract
 from btfl.pixels.corruptions import corrupt
@@ -97,7 +97,7 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
     expected = adapter.predict(extract(trained.extractor(), images))
     path, folder = export_split(trained, tmp_path / "extractor.onnx")
     extractor, bundle = session(path), ClientBundle.load(folder)
-    assert set(bundle.statistics) == set(STATISTICS)  # features of the training set stay where they are
+    assert set(bundle.statistics) == set(Coherent.reads)  # features of the training set stay where they are
     device, found = Btfl(bundle), []
     for image in images:
         (features,) = extractor.run(None, {"images": image[None]})

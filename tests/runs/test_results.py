@@ -64,7 +64,7 @@ class Surprised(GlobalHead):
     def trace(self) -> dict[str, np.ndarray]:
         return {"surprise": np.arange(self.last, dtype=np.float64)}
 
-    def predict(self, batch: np.ndarray) -> np.ndarray:
+    def predict(self, batch: Any) -> np.ndarray:
         self.last = len(batch)
         return super().predict(batch)
 

@@ -149,7 +149,7 @@ class Btfl(Method):
     @property
     def trace(self) -> BtflTrace:
         """Why each sample of the last ``predict`` was decided so: ``columns``, and ``tau`` and ``tau_hat``."""
-        return BtflTrace(super().trace)
+        return BtflTrace(self._traced())
 
     @property
     def state(self) -> dict[str, Any]:
