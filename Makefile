@@ -7,7 +7,7 @@ READY_TO_TEST := $(VENV)/.ready-to-test
 # A build that fits every machine, and no network once it is installed.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format clean
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 

@@ -20,7 +20,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Arrays:
     return fake_cifar10(monkeypatch)
 
 
-def test_what_a_benchmark_wants_is_brought_if_it_is_not_at_hand(
+def test_what_a_benchmark_wants_is_fetched_if_it_is_not_available(
     fake: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import btfl.cli.data as commands
@@ -43,11 +43,11 @@ def test_the_command_line_lists_gets_and_checks(fake: Arrays, tmp_path: Path) ->
     from btfl.cli.data import app
 
     run = CliRunner()
-    assert "cifar10 is not at hand: run `btfl data get cifar10`" in run.invoke(app, ["list"]).output
+    assert "cifar10 is not available: run `btfl data get cifar10`" in run.invoke(app, ["list"]).output
     got = run.invoke(app, ["get", "cifar10", "--from", str(official(fake, tmp_path / "bin"))])
     assert "is verified" in got.output
-    assert "already at hand" in run.invoke(app, ["get", "cifar10"]).output
-    assert "cifar10 is at hand" in run.invoke(app, ["list"]).output
+    assert "already available" in run.invoke(app, ["get", "cifar10"]).output
+    assert "cifar10 is available" in run.invoke(app, ["list"]).output
     checked = run.invoke(app, ["check"])
     assert checked.exit_code == 0
     assert "cifar10: every byte is as it must be" in checked.output

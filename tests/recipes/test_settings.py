@@ -26,9 +26,13 @@ def test_what_changes_the_weights_is_written_down(change: dict[str, Any]) -> Non
 
 
 def test_wrong_values_are_refused() -> None:
-    with pytest.raises(UnknownNameError, match="precision 'fp16'"):
+    with pytest.raises(UnknownNameError, match="precision of training 'fp16'"):
         TrainingSettings.for_model("cnn", precision="fp16")
-    with pytest.raises(UnknownNameError, match="precision '16'"):
+    with pytest.raises(InputError, match="precision must be one of 'fp32', 'bf16', not 16"):
         TrainingSettings.for_model("cnn", precision=16)
-    with pytest.raises(InputError, match="compile is true or false"):
+    with pytest.raises(InputError, match="compile must be true or false, not 'yes'"):
         TrainingSettings.for_model("cnn", compile="yes")
+    with pytest.raises(InputError, match="participation must be a number above 0 and of at most 1, not 0"):
+        TrainingSettings(participation=0)
+    with pytest.raises(UnknownNameError, match="Did you mean rounds"):
+        TrainingSettings.for_model("cnn", round=3)

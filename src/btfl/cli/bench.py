@@ -15,7 +15,7 @@ Start = Annotated[
         "--from",
         metavar="START",
         help="Train nothing: start from `zoo:NAME` or the folder of a finished run.",
-        autocompletion=completion.completing(completion.zoo_entries),
+        autocompletion=completion.zoo_entries,
     ),
 ]
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import typer
 
+from btfl.imports import load_object
+
 Complete = Callable[[typer.Context, list[str], str], list[str]]
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Complete:
-    """Return what typer asks for (``autocompletion=``): the names that begin with what is typed."""
+    """Return a function that offers the names that begin with what is typed."""
 
     def complete(context: typer.Context, words: list[str], incomplete: str) -> list[str]:
         return [name for name in names() if name.startswith(incomplete)]
@@ -19,71 +21,49 @@ def completing(names: Callable[[], Iterable[str]]) -> Complete:
     return complete
 
 
-def methods() -> Iterable[str]:
-    """Name the methods."""
-    from btfl.methods.registry import METHODS
+def _in(registry: str) -> Complete:
+    """Complete from a registry, or a function that returns one, named as ``module:name`` and imported when asked."""
 
-    return METHODS
+    def names() -> Iterable[str]:
+        found: Callable[[], Iterable[str]] | Iterable[str] = load_object(registry, "registry", lambda found: True)
+        return found() if callable(found) else found
 
-
-def recipes() -> Iterable[str]:
-    """Name the recipes."""
-    from btfl.recipes.registry import RECIPES
-
-    return RECIPES
+    return completing(names)
 
 
-def models() -> Iterable[str]:
-    """Name the models."""
-    from btfl.recipes.settings import OF_MODELS
-
-    return OF_MODELS
-
-
-def datasets() -> Iterable[str]:
-    """Name the datasets."""
-    from btfl.data.catalogue import SOURCES
-
-    return SOURCES
-
-
-def fetched_datasets() -> Iterable[str]:
-    """Name the datasets that `btfl data get` knows."""
-    from btfl.data.fetching.fetch import gettable
-
-    return gettable()
-
-
-def presets() -> Iterable[str]:
-    """Name the experiments that come with btfl."""
+def _experiments() -> Iterable[str]:
     from btfl.experiments.files import experiment_names
 
-    return experiment_names()
+    return [*experiment_names(), *sorted(map(str, Path().glob("*.toml")))]
 
 
-def experiments() -> Iterable[str]:
-    """Name the experiments that come with btfl, and TOML files in this folder."""
-    return [*presets(), *sorted(map(str, Path().glob("*.toml")))]
-
-
-def reproductions() -> Iterable[str]:
-    """Name the tables and figures of the paper."""
+def _reproductions() -> Iterable[str]:
     from btfl.experiments.reproduce import reproductions
 
     return [each.name for each in reproductions()]
 
 
-def zoo_entries() -> Iterable[str]:
-    """Name the entries of the zoo, as ``--from`` takes them."""
+def _zoo_entries() -> Iterable[str]:
     from btfl.zoo.start import zoo_entries
 
     return [entry.name for entry in zoo_entries()]
 
 
-def settings() -> Iterable[str]:
-    """Name the settings that ``--set`` takes, those of training included."""
+def _settings() -> Iterable[str]:
     from btfl.experiments.experiment import Experiment
     from btfl.recipes.settings import TrainingSettings
 
     of_training = (f"training.{each.name}=" for each in TrainingSettings.knobs())
     return [*(f"{each.name}=" for each in Experiment.knobs() if each.type is not dict), *of_training]
+
+
+methods = _in("btfl.methods.registry:METHODS")
+recipes = _in("btfl.recipes.registry:RECIPES")
+models = _in("btfl.models.names:MODELS")
+datasets = _in("btfl.data.catalogue:SOURCES")
+fetched_datasets = _in("btfl.data.fetching.fetch:gettable")
+presets = _in("btfl.experiments.files:experiment_names")
+experiments = completing(_experiments)
+reproductions = completing(_reproductions)
+zoo_entries = completing(_zoo_entries)
+settings = completing(_settings)

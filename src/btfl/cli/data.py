@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 app = Commands(help=f"List, get and check datasets. Fetched ones are kept in ${ENVIRONMENT}, else in the cache folder.")
 BYTES = 4_096  # from here on a progress report counts bytes; below, files
-_known = completion.completing(completion.fetched_datasets)
 
 
 @app.command("list")
@@ -61,7 +60,7 @@ def _show_state(console: Console, name: str, item: Gettable) -> None:
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="The dataset.", autocompletion=_known)],
+    name: Annotated[str, typer.Argument(help="The dataset.", autocompletion=completion.fetched_datasets)],
     from_folder: Annotated[
         Path | None,
         typer.Option("--from", metavar="FOLDER", help="Take it from this folder or archive, without the network."),
@@ -105,7 +104,8 @@ def get(
 @app.command()
 def check(
     name: Annotated[
-        str | None, typer.Argument(help="A dataset; without one, all in the cache.", autocompletion=_known)
+        str | None,
+        typer.Argument(help="A dataset; without one, all in the cache.", autocompletion=completion.fetched_datasets),
     ] = None,
 ) -> None:
     """Check datasets of the cache for files that are missing, truncated, damaged or wrong.

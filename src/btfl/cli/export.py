@@ -19,7 +19,7 @@ def export(
     client: Annotated[int | None, typer.Option(help="Number of the client; 0 if not given.")] = None,
     recipe: Annotated[
         str,
-        typer.Option(help="Which training of the run.", autocompletion=completing(completion.recipes)),
+        typer.Option(help="Which training of the run.", autocompletion=completion.recipes),
     ] = "fedavg",
     method: Annotated[
         str,

@@ -43,9 +43,7 @@ def simulate(
 def new(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder to make; its name is the app's.")],
-    recipe: Annotated[
-        str, typer.Option(help="Recipe to train.", autocompletion=completion.completing(completion.recipes))
-    ] = "fedavg",
+    recipe: Annotated[str, typer.Option(help="Recipe to train.", autocompletion=completion.recipes)] = "fedavg",
 ) -> None:
     """Write a Flower app that trains an experiment: for `flwr run`, in simulation or on SuperNodes.
 

@@ -21,7 +21,7 @@ def methods(
         typer.Argument(
             metavar="[NAME]",
             help="A method: show its settings and columns.",
-            autocompletion=completion.completing(completion.methods),
+            autocompletion=completion.methods,
         ),
     ] = None,
 ) -> None:

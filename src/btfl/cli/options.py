@@ -31,9 +31,9 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finish
 _METAVARS = {bool: "[true|false]", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 _OTHER_FLAGS = {"methods": "--method"}
 _COMPLETIONS: dict[str, Complete] = {
-    "dataset": completing(completion.datasets),
-    "model": completing(completion.models),
-    "methods": completing(completion.methods),
+    "dataset": completion.datasets,
+    "model": completion.models,
+    "methods": completion.methods,
 }
 
 
@@ -54,13 +54,13 @@ def experiment_options() -> list[click.Parameter]:
             required=False,
             metavar="[EXPERIMENT]",
             help="An experiment that comes with btfl, for example quick or table2, or a TOML file.",
-            autocompletion=completing(completion.experiments),
+            autocompletion=completion.experiments,
         ),
         TyperOption(
             param_decls=["--preset"],
             metavar="NAME",
             help="The same, for one that comes with btfl: demo, quick, ...",
-            autocompletion=completing(completion.presets),
+            autocompletion=completion.presets,
             rich_help_panel=panel,
         ),
         *(knob_option(each, panel, None, _default(each)) for each in single),
@@ -70,7 +70,7 @@ def experiment_options() -> list[click.Parameter]:
             multiple=True,
             metavar="NAME=VALUE",
             help="Any other setting, for example `training.batch=64`. May be repeated.",
-            autocompletion=completing(completion.settings),
+            autocompletion=completion.settings,
             rich_help_panel=panel,
         ),
     ]

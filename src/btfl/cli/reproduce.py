@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from btfl.cli import completion, options
-from btfl.cli.completion import completing
 
 
 def reproduce(
@@ -17,20 +16,20 @@ def reproduce(
         typer.Argument(
             metavar="[NAME]",
             help="A table or figure of the paper, for example table2, or another experiment.",
-            autocompletion=completing(completion.reproductions),
+            autocompletion=completion.reproductions,
         ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the tables and figures of the paper and exit.")] = False,
     scale: Annotated[float, typer.Option(help="Share of the paper's rounds and images, above 0 and up to 1.")] = 1.0,
     dataset: Annotated[
         str | None,
-        typer.Option(help="Dataset to use in place of the paper's.", autocompletion=completing(completion.datasets)),
+        typer.Option(help="Dataset to use in place of the paper's.", autocompletion=completion.datasets),
     ] = None,
     root: Annotated[Path | None, typer.Option(help="Where the dataset is, if not in the cache.")] = None,
     shift: Annotated[str | None, typer.Option(help="The other domain: a name, a file, or `none`.")] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="Only this method; may be repeated.", autocompletion=completing(completion.methods)),
+        typer.Option(help="Only this method; may be repeated.", autocompletion=completion.methods),
     ] = None,
     out: options.Out = None,
     workers: options.Workers = options.DEFAULT_WORKERS,

@@ -15,7 +15,7 @@ def scenarios(
         list[str] | None,
         typer.Option(
             help="A method that sees features; may be repeated. Default: all.",
-            autocompletion=completion.completing(completion.methods),
+            autocompletion=completion.methods,
         ),
     ] = None,
     scenario: Annotated[list[str] | None, typer.Option(help="A scenario; may be repeated. Default: all.")] = None,

@@ -21,7 +21,7 @@ def train(
         list[str] | None,
         typer.Option(
             help="Recipe to train, fedavg if none is given; may be repeated.",
-            autocompletion=completion.completing(completion.recipes),
+            autocompletion=completion.recipes,
         ),
     ] = None,
     out: options.Out = None,

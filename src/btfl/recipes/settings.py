@@ -47,7 +47,7 @@ class TrainingSettings(Settings):
         >>> TrainingSettings.for_model("resnet20", rounds=10).momentum
         0.9
         """
-        return cls.make(**{"model": model, **OF_MODELS.get(model, {}), **changes})
+        return cls.make(**{"model": model, **_PAPER.get(model, {}), **changes})
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON.
@@ -61,10 +61,9 @@ class TrainingSettings(Settings):
 _LATER: Mapping[str, Any] = {"precision": "fp32", "compile": False}
 """Settings that came after the first runs were written down, and what those runs had."""
 
-OF_MODELS: Mapping[str, Mapping[str, Any]] = {
-    "cnn": {},
+_PAPER: Mapping[str, Mapping[str, Any]] = {
     "resnet20": {"momentum": 0.9},
     "cct4": {"optimiser": "adam", "learning_rate": 0.001, "weight_decay": 0.0},
     "mlp": {"learning_rate": 0.05, "momentum": 0.9, "rounds": 20, "augment": False},  # ours, for the 8x8 digits
 }
-"""The models that come with btfl, and the settings of the paper that are their own."""
+"""The paper's settings of a model, where they are not those of the cnn."""
