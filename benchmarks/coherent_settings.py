@@ -21,7 +21,7 @@ from strange_images import SHIFTS, shifted
 from btfl import ClientBundle
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import load_data
-from btfl.methods.coherent.method import CoherentAdapter
+from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.models.forward import extract
 from btfl.randomness import generator
@@ -120,7 +120,7 @@ def judged(federation: Federation, settings: CoherentSettings) -> tuple[float, f
     """Return mean accuracy (%) and log loss over clients and streams."""
     accuracy, loss = [], []
     for bundle, of_client in zip(federation.bundles, federation.streams, strict=True):
-        adapter = CoherentAdapter(bundle, settings)
+        adapter = Coherent(bundle, settings)
         for features, labels in of_client:
             adapter.reset()
             probabilities = adapter.predict(features)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from btfl import BayesianAdapter, ClientBundle, DiscretisedLikelihood, LinearHead, expected_weight
+from btfl import Btfl, ClientBundle, DiscretisedLikelihood, LinearHead, expected_weight
 from btfl.core.likelihood import THRESHOLD
 
 Floats = NDArray[np.float64]
@@ -60,8 +60,8 @@ class Published:
     def one(self, z: Floats) -> Floats:
         bundle, d = self.bundle, self.bundle.dimensions
         personal, everyone = _softmax(bundle.personal_head.weight @ z), _softmax(bundle.global_head.weight @ z)
-        excess_l = _entropy(personal) - bundle.local_entropy
-        excess_g = _entropy(everyone) - bundle.global_entropy
+        mean_l, mean_g = bundle.mean_entropies
+        excess_l, excess_g = _entropy(personal) - mean_l, _entropy(everyone) - mean_g
         on = z > THRESHOLD
         q_l = float(np.log(np.where(on, 1 - self.local, self.local)).sum())
         q_g = float(np.log(np.where(on, 1 - self.everyone, self.everyone)).sum())
@@ -72,7 +72,7 @@ class Published:
         total = self.a + self.b
         if total > 16:
             self.a, self.b = 1 + self.a / total, 1 + self.b / total
-        u_l, u_g = np.exp(excess_l / bundle.local_entropy), np.exp(excess_g / bundle.global_entropy)
+        u_l, u_g = np.exp(excess_l / mean_l), np.exp(excess_g / mean_g)
         tau = np.exp(np.clip((u_l * q_l - u_g * q_g) / d, -30, 30))
         prior = stats.beta(self.a, self.b)
         e = float(np.trapezoid(prior.pdf(GRID) * GRID / (GRID + (1 - GRID) * tau), GRID))
@@ -110,7 +110,7 @@ def time_size(dimensions: int, classes: int, rounds: int) -> Iterator[str]:
     """Return the rows of the table for one size."""
     bundle, stream = make_client(dimensions, classes)
     stream = np.concatenate([stream, stream])
-    ours = [Case(BayesianAdapter(bundle).predict, batch, max(batch, 128), []) for batch in BATCHES]
+    ours = [Case(Btfl(bundle).predict, batch, max(batch, 128), []) for batch in BATCHES]
     theirs = Case(Published(bundle).predict, 1, 16, [])
     for number in range(rounds + 1):
         for case in (*ours, theirs):
@@ -128,7 +128,7 @@ def time_size(dimensions: int, classes: int, rounds: int) -> Iterator[str]:
 def stream_many(samples: int) -> Iterator[str]:
     """Stream so many samples, a batch of 1,000 at a time and every tenth thousand one by one."""
     bundle, stream = make_client(64, 10)
-    adapter = BayesianAdapter(bundle)
+    adapter = Btfl(bundle)
     chunks = samples // 1_000
     lowest, highest, sums, worst, traced, resident = np.inf, 0.0, 0.0, 0.0, [], []
     tracemalloc.start()
@@ -149,7 +149,7 @@ def stream_many(samples: int) -> Iterator[str]:
             traced.append(tracemalloc.get_traced_memory()[0] / 1e6)
             resident.append(_resident())
     tracemalloc.stop()
-    again = BayesianAdapter(bundle)
+    again = Btfl(bundle)
     again.restore(adapter.state)
     same = again.predict(stream).tobytes() == adapter.predict(stream).tobytes()
     yield f"- {adapter.state['seen'] - len(stream):,} samples streamed"

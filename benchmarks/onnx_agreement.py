@@ -21,7 +21,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from btfl import BayesianAdapter, ClientBundle
+from btfl import Btfl, ClientBundle
 from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
@@ -76,10 +76,10 @@ def main() -> None:
     manifest = make_manifest(source, partition, StreamSettings(), 0)
     images = render(source, manifest, number)["synthetical"].images[:1_000]
 
-    reference = BayesianAdapter(client.bundle)
+    reference = Btfl(client.bundle)
     expected = reference.predict(extract(client.extractor(), images))
     events = reference.trace.event.tolist()
-    network, adapter = client.extractor(), BayesianAdapter(client.bundle)
+    network, adapter = client.extractor(), Btfl(client.bundle)
 
     def library(batch: Images) -> tuple[np.ndarray, int]:
         with torch.inference_mode():
@@ -89,7 +89,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = session(export_whole(client, Path(folder) / "client.onnx"))
         path, bundle = export_split(client, Path(folder) / "extractor.onnx")
-        extractor, core = session(path), BayesianAdapter(ClientBundle.load(bundle))
+        extractor, core = session(path), Btfl(ClientBundle.load(bundle))
         size = {"one ONNX graph": (Path(folder) / "client.onnx").stat().st_size, "ONNX and numpy": path.stat().st_size}
     state = np.ones(2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
@@ -12,8 +13,8 @@ class OnlyContract(Contract):
     """``modules`` (and all below them) import from ``allowed``, from each other, and from nothing else."""
 
     type_name = "only"
-    modules = fields.ListField(subfield=fields.StringField())
-    allowed = fields.ListField(subfield=fields.StringField())
+    modules: Any = fields.ListField(subfield=fields.StringField())
+    allowed: Any = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         inside = {name for module in self.modules for name in {module, *graph.find_descendants(module)}}

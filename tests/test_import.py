@@ -27,7 +27,7 @@ sys.meta_path.insert(0, Blocker())
 import numpy as np, btfl
 likelihood = btfl.DiscretisedLikelihood.fit(np.ones((3, 4)))
 bundle = btfl.ClientBundle(np.eye(4), np.eye(4), likelihood, likelihood, 0.5, 0.5)
-print(btfl.BayesianAdapter(bundle).predict(np.ones((2, 4))).shape)
+print(btfl.Btfl(bundle).predict(np.ones((2, 4))).shape)
 """
     assert run(blocked).strip() == "(2, 4)"
 

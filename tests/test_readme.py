@@ -1,23 +1,77 @@
-"""The README's example runs as printed, and its commands exist."""
+"""What README and docs print runs as printed, and every link leads somewhere."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from btfl import BtflError, ClientBundle, Coherent, Summary
 
 README = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_example_runs_as_printed(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-    assert len([line for line in code.splitlines() if line.strip()]) == 5
+    assert len([line for line in code.splitlines() if line.strip()]) == 6
     check = "\nassert probabilities.shape == (5, 10) and abs(probabilities.sum(1) - 1).max() < 1e-12"
     subprocess.run([sys.executable, "-W", "error", "-c", code + check], check=True, cwd=tmp_path)
 
 
+def test_the_method_of_adding_a_method_runs_as_printed(tmp_path: Path) -> None:
+    halfway = _block("adding-a-method.md", tmp_path)["Halfway"]
+    bundle, features = _bundle()
+    method = halfway(bundle, e=0.8, rate=0.1)
+    together = method.predict(features)
+    after = method.state
+    method.reset()
+    apart = np.concatenate([method.predict(features[:7]), method.predict(features[7:])])
+    np.testing.assert_array_equal(together, apart)
+    assert method.state == after
+    assert set(method.trace) == {"e", "surer"}
+    with pytest.raises(BtflError, match="e must be a number from 0 to 1, not 2"):
+        halfway(bundle, e=2)
+
+
+def test_the_protection_of_privacy_clips_and_adds_noise_as_printed(tmp_path: Path) -> None:
+    protection = _block("privacy.md", tmp_path)["ClippedAndNoisy"](length=2.0, sigma=0.1, seed=1)
+    assert np.linalg.norm(protection.features(np.ones((3, 16))), axis=1).max() <= 2.0 + 1e-12
+    features, labels = np.abs(np.random.default_rng(0).normal(size=(30, 8))), np.arange(30) % 3
+    noisy = Summary.of(features, labels, classes=3, protection=protection)
+    noisy.check(3, 8, exact=False)
+    assert not noisy.has_copies
+    assert (noisy.to_arrays()["class_counts"] != 10).all()
+    bundle = ClientBundle.of(np.eye(3, 8), np.eye(3, 8), Summary.of(features, labels, classes=3), noisy)
+    assert np.isfinite(Coherent(bundle).predict(features)).all()
+
+
+def _block(page: str, folder: Path) -> dict[str, Any]:
+    """Return the names that a page's Python defines."""
+    (code,) = re.findall(r"```python\n(.*?)```", (README.parent / "docs" / page).read_text(), re.S)
+    file = folder / "printed.py"
+    file.write_text(code)
+    return runpy.run_path(str(file))
+
+
+def _bundle() -> tuple[ClientBundle, np.ndarray[Any, np.dtype[np.float64]]]:
+    features, labels = np.abs(np.random.default_rng(0).normal(size=(60, 8))), np.arange(60) % 3
+    own, other = (Summary.of(features[rows], labels[rows], classes=3) for rows in (slice(30), slice(30, 60)))
+    return ClientBundle.of(np.eye(3, 8), 2 * np.eye(3, 8), own, own + other, features=features[:30]), features
+
+
 def test_every_link_leads_somewhere() -> None:
-    for page in (README, *README.parent.glob("docs/*.md"), README.parent / "CONTRIBUTING.md"):
+    root = README.parent
+    for page in (README, root / "CONTRIBUTING.md", *root.glob("docs/*.md"), *root.glob("examples/*/*.md")):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
+
+
+def test_every_page_links_to_the_glossary() -> None:
+    for page in (README, *README.parent.glob("docs/*.md")):
+        assert page.name == "glossary.md" or "glossary.md" in page.read_text(), f"{page.name} has no link to it"

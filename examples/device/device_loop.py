@@ -26,11 +26,11 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from btfl import BayesianAdapter, ClientBundle, CoherentAdapter
+from btfl import Btfl, ClientBundle, Coherent
 from btfl.storage import read_json, write_json
 
 Image = NDArray[np.uint8]
-METHODS = {"btfl": BayesianAdapter, "coherent": CoherentAdapter}
+METHODS = {"btfl": Btfl, "coherent": Coherent}
 PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 
 

@@ -33,7 +33,7 @@ def test_what_a_benchmark_wants_is_brought_if_it_is_not_at_hand(
 
     monkeypatch.setattr(commands, "get", fetched)
     for name in ("digits", "folder", "CIFAR10", "cifar10"):
-        commands.bring(name)
+        commands.get_if_missing(name)
     assert sought == ["cifar10"]
 
 

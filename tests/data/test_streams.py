@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_each_stream_is_made_of_what_the_spec_says(source: Source, partition: Pa
 
 def test_all_corruptions_are_drawn_about_equally(source: Source) -> None:
     partition = make_partition(source, PartitionSettings(4, "equal"), 0)
-    manifest = make_manifest(source, partition, StreamSettings(use_domain=False), 0)
+    manifest = make_manifest(replace(source, shifted=None, shift_name=None), partition, StreamSettings(), 0)
     drawn = np.concatenate([client.draws[1].corruption for client in manifest.clients])
     counts = np.bincount(drawn, minlength=15)
     assert counts.min() > 0.4 * len(drawn) / 15

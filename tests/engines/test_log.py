@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.engines import LocalEngine, train_federation
 from btfl.engines.log import TensorBoardReport
 from btfl.errors import InputError, TooFewClientsError
-from btfl.recipes.base import Sums, Update
+from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
 from btfl.runs.trained import TrainedFederation
@@ -35,7 +36,7 @@ class Faulty(FedAvg):
         self._perhaps_fail(round_, data)
         return super().train(round_, shared, private, data)
 
-    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Sums) -> ClientOutcome:
+    def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         self._perhaps_fail(0, data)
         return super().conclude(shared, private, data, everyone)
 

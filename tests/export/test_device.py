@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from btfl import BayesianAdapter, ClientBundle, CoherentAdapter
+from btfl import Btfl, ClientBundle, Coherent
 from btfl.pixels.types import Images
 from small import digits, train_small
 
@@ -89,7 +89,7 @@ def test_the_answers_are_the_librarys_and_the_flag_goes_up(place: Path, method: 
     session = ort.InferenceSession(str(place / "extractor.onnx"), providers=["CPUExecutionProvider"])
     features = np.concatenate([session.run(None, {"images": image[None]})[0] for image in camera()])
     bundle = ClientBundle.load(place / "extractor-bundle")
-    adapter = BayesianAdapter(bundle) if method == "btfl" else CoherentAdapter(bundle)
+    adapter = Btfl(bundle) if method == "btfl" else Coherent(bundle)
     expected = adapter.predict(features)
     found = answers(place, f"flag-{method}")
     assert [answer["class"] for answer in found] == expected.argmax(axis=1).tolist()

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from btfl import BayesianAdapter, BayesianSettings, ClientBundle
+from btfl import Btfl, BtflSettings, ClientBundle
 from btfl.errors import InputError
-from btfl.methods.coherent.method import STATISTICS, CoherentAdapter
+from btfl.methods.coherent import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.models.forward import extract
 from btfl.pixels.corruptions import corrupt
@@ -57,7 +57,7 @@ def run(session_: Any, name: str, stream: np.ndarray, batches: list[int], state:
     return {**joined, "new_state": now}
 
 
-def assert_like(found: Out, adapter: BayesianAdapter, probabilities: np.ndarray, within: float = 1e-5) -> None:
+def assert_like(found: Out, adapter: Btfl, probabilities: np.ndarray, within: float = 1e-5) -> None:
     trace = adapter.trace
     assert np.abs(found["probabilities"] - probabilities).max() < within
     assert np.abs(found["e"] - trace.e).max() < within
@@ -83,7 +83,7 @@ def trained() -> DeployedClient:
 
 def test_a_stream_of_a_thousand_images_comes_out_as_from_the_library(trained: DeployedClient, tmp_path: Path) -> None:
     images = synthetical(1, 1_000)
-    adapter = BayesianAdapter(trained.bundle)
+    adapter = Btfl(trained.bundle)
     expected = adapter.predict(extract(trained.extractor(), images))
     assert {-1, 0, 1} == set(adapter.trace.event.tolist())  # the stream exercises the memory
     whole = session(export_whole(trained, tmp_path / "client.onnx"))
@@ -93,12 +93,12 @@ def test_a_stream_of_a_thousand_images_comes_out_as_from_the_library(trained: De
 
 def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
     images = synthetical(1, 1_000)
-    adapter = BayesianAdapter(trained.bundle)
+    adapter = Btfl(trained.bundle)
     expected = adapter.predict(extract(trained.extractor(), images))
     path, folder = export_split(trained, tmp_path / "extractor.onnx")
     extractor, bundle = session(path), ClientBundle.load(folder)
-    assert set(bundle.statistics) == set(STATISTICS)  # features of the training set stay where they are
-    device, found = BayesianAdapter(bundle), []
+    assert set(bundle.statistics) == set(Coherent.reads)  # features of the training set stay where they are
+    device, found = Btfl(bundle), []
     for image in images:
         (features,) = extractor.run(None, {"images": image[None]})
         found.append(device.predict(features))
@@ -116,7 +116,7 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
 )
 def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSettings, tmp_path: Path) -> None:
     images = synthetical(1, 1_000)
-    adapter = CoherentAdapter(trained.bundle, settings)
+    adapter = Coherent(trained.bundle, settings)
     expected = adapter.predict(extract(trained.extractor(), images))
     assert adapter.trace.e.min() < 0.5  # the stream exercises the memory
     assert adapter.trace.e.max() > 0.7
@@ -138,7 +138,7 @@ def test_every_model_can_be_exported(model: str, tmp_path: Path) -> None:
     network = client.extractor()
     client = replace(client, bundle=make_bundle(network.feature_size, 10))
     images = generator(0, "images").integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
-    adapter = BayesianAdapter(client.bundle)
+    adapter = Btfl(client.bundle)
     expected = adapter.predict(extract(network, images))
     whole = session(export_whole(client, tmp_path / "client.onnx"))
     assert_like(run(whole, "images", images, [1, 39]), adapter, expected)
@@ -160,8 +160,8 @@ def test_every_model_can_be_exported(model: str, tmp_path: Path) -> None:
 def test_the_decision_alone_agrees_to_many_digits(changes: dict[str, Any]) -> None:
     bundle = make_bundle(64, 10, samples=300)
     stream = make_stream(bundle, 1_500).astype(np.float32)
-    settings = BayesianSettings(**changes)
-    adapter = BayesianAdapter(bundle, settings)
+    settings = BtflSettings(**changes)
+    adapter = Btfl(bundle, settings)
     expected = adapter.predict(stream)
     graph = session(decision_graph(bundle, settings).SerializeToString())
     assert_like(run(graph, "features", stream, [100, 1]), adapter, expected, within=1e-10)
@@ -180,7 +180,7 @@ def test_extreme_images_give_probabilities(tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_refused(knob: str) -> None:
     release = {"batch": "batch", "squash": 4.0, "mix": "log-probabilities", "expectation": "trapezoid"}
     with pytest.raises(InputError, match=f"{knob} = .* cannot be exported"):
-        decision_graph(make_bundle(), BayesianSettings.preset("paper", **{knob: release[knob]}))
+        decision_graph(make_bundle(), BtflSettings.preset("paper", **{knob: release[knob]}))
 
 
 def test_the_same_client_gives_the_same_bytes_and_none_of_this_machines_paths(

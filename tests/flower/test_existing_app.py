@@ -15,7 +15,7 @@ import torch
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from btfl import BayesianAdapter, ClientBundle
+from btfl import Btfl, ClientBundle
 from btfl.core.summary import Summary
 from btfl.errors import TooFewClientsError
 from btfl.flower.exchange import LocalView, add_btfl, exchange
@@ -58,7 +58,7 @@ def test_every_client_ends_with_a_bundle(
         features = bundle.statistics["train_features"]
         labels, heads = bundle.statistics["train_labels"], (bundle.global_head, bundle.personal_head)
         weaker = min((head.logits(features.astype(float)).argmax(axis=1) == labels).mean() for head in heads)
-        right = BayesianAdapter(bundle).predict(features).argmax(axis=1) == labels
+        right = Btfl(bundle).predict(features).argmax(axis=1) == labels
         assert right.mean() >= weaker
 
 

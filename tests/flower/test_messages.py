@@ -46,14 +46,15 @@ def test_arrays_come_through_bit_for_bit(arrays: dict[str, Any]) -> None:
 
 def test_a_job_comes_through_without_the_private_state() -> None:
     weights = {"w": np.arange(3, dtype=np.float32)}
-    sums = {"s": np.array([0.1, 0.2])}
+    total = Summary.of(np.full((3, 2), 0.1), [0, 1, 1], classes=2)
     secret = {"head": np.full(2, 7.0, np.float32)}
-    content = pack_job(Job("conclude", 4, 9, secret), "abc", pack_broadcast(Broadcast(weights, sums)))
+    content = pack_job(Job("conclude", 4, 9, secret), "abc", pack_broadcast(Broadcast(weights, total)))
     broadcast, job, run = unpack_job(content)
     assert (job.task, job.client, job.round, job.private, run) == ("conclude", 4, 9, {}, "abc")
     assert broadcast.shared["w"].tobytes() == weights["w"].tobytes()
     assert broadcast.everyone is not None
-    assert broadcast.everyone["s"].tobytes() == sums["s"].tobytes()
+    for name, array in total.arrays.items():
+        assert broadcast.everyone.arrays[name].tobytes() == array.tobytes()
     assert list(content.array_records) == ["shared", "everyone"]
 
 

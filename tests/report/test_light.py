@@ -39,7 +39,7 @@ def test_a_report_imports_nothing_that_trains_or_evaluates() -> None:
 
 
 def test_the_command_reports_where_there_is_no_torch(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", length=8)
+    folder = make_run(tmp_path / "run", length=8, methods=("fedavg",))
     code = f"{BLOCKED}\nimport sys\nsys.argv = ['btfl', 'report', {str(folder)!r}]\nfrom btfl.cli import main\nmain()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}

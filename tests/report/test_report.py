@@ -80,6 +80,14 @@ def test_the_same_runs_give_the_same_bytes(runs: list[Path], tmp_path: Path) -> 
         assert path.read_bytes() == (again.page.parent / path.relative_to(once.page.parent)).read_bytes(), path.name
 
 
+def test_rows_alone_make_a_report_that_says_what_it_lacks(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", methods=("fedavg", "btfl"), length=8)
+    (folder / "samples.parquet").unlink()
+    report = write_report([folder], tmp_path / "report").report
+    assert report.notes == ["run has no samples: no calibration, and nothing about e."]
+    assert [table.name for part in report.parts for table in part.tables] == ["accuracy", "difference"]
+
+
 def test_methods_missing_from_a_seed_are_named(tmp_path: Path) -> None:
     folders = [
         make_run(tmp_path / "s0", seed=0, methods=("fedavg", "btfl"), length=8),

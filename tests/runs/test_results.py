@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from btfl.bench.evaluate import evaluate_client
 from btfl.bench.run import BenchRun, run_bench
 from btfl.data.manifest import SWITCHING
 from btfl.data.streams import STREAMS
@@ -17,10 +19,12 @@ from btfl.errors import InputError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.files import read_preset
 from btfl.methods.heads import GlobalHead
-from btfl.report.build import write_report
+from btfl.methods.registry import find_method
 from btfl.report.cost import cost_tables
+from btfl.report.figures.weights import along_streams
 from btfl.report.groups import group_runs
 from btfl.runs.costs import read_costs
+from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
 from btfl.runs.saved import SavedRun, load_run
 from btfl.studies.speed.measure import measure_run
 
@@ -60,7 +64,7 @@ class Surprised(GlobalHead):
     def trace(self) -> dict[str, np.ndarray]:
         return {"surprise": np.arange(self.last, dtype=np.float64)}
 
-    def predict(self, batch: np.ndarray) -> np.ndarray:
+    def predict(self, batch: Any) -> np.ndarray:
         self.last = len(batch)
         return super().predict(batch)
 
@@ -73,25 +77,29 @@ class Greedy(Surprised):
         return {"label": np.zeros(self.last)}
 
 
-def test_every_column_of_every_method_is_kept(tmp_path: Path) -> None:
+def predictions(run: BenchRun, *methods: str) -> list[Predictions]:
+    """Run methods on the streams of one client; nothing is trained again."""
+    return evaluate_client(replace(run.evaluation, methods=tuple(map(find_method, methods))), 0)
+
+
+def test_every_column_of_every_method_is_kept(run: BenchRun, tmp_path: Path) -> None:
     own = f"{__name__}:Surprised"
-    run = run_bench(make_experiment({**SMALL, "methods": ("fedavg", "btfl", "coherent", own)}), tmp_path)
-    saved = load_run(run.folder)
+    found = predictions(run, "fedavg", "btfl", "coherent", own)
+    write_table(sample_rows(found, {"run": "one", "seed": 0}), tmp_path / "samples.parquet")
+    saved = SavedRun(tmp_path, run.record, client_rows(found, 32))
     assert list(saved.samples)[-2:] == ["all_external", "surprise"]  # after the others, in the order of their names
     assert documented("samples.parquet") == set(saved.samples) - {"surprise"}
-    told = saved.samples.groupby("method")[["e", "a", "all_external", "surprise"]].count() > 0
-    assert told.loc["coherent"].tolist() == [True, False, True, False]
-    assert told.loc["btfl"].tolist() == [True, True, False, False]
-    assert told.loc[own].tolist() == [False, False, False, True]
+    counts = saved.samples.groupby("method")[["e", "a", "all_external", "surprise"]].count()
+    has = {method: [name for name, count in row.items() if count] for method, row in counts.iterrows()}
+    assert has == {"fedavg": [], "btfl": ["e", "a"], "coherent": ["e", "all_external"], own: ["surprise"]}
     (group,) = group_runs([saved])
     assert group.telling("surprise") == [own]
     assert group.telling("no such column") == []
 
 
-def test_a_column_that_is_there_already_is_refused_at_once(tmp_path: Path) -> None:
-    experiment = make_experiment({**SMALL, "methods": (f"{__name__}:Greedy",)})
+def test_a_column_that_is_there_already_is_refused(run: BenchRun) -> None:
     with pytest.raises(InputError, match="a trace column 'label', which the results have already"):
-        run_bench(experiment, tmp_path)
+        predictions(run, f"{__name__}:Greedy")
 
 
 def test_samples_of_an_older_file_have_every_column(run: BenchRun, tmp_path: Path) -> None:
@@ -102,7 +110,8 @@ def test_samples_of_an_older_file_have_every_column(run: BenchRun, tmp_path: Pat
     )
     older = load_run(tmp_path)
     assert older.samples[["a", "b", "lambda_s"]].isna().all(axis=None)
-    assert write_report([tmp_path], tmp_path / "report").page.exists()
+    (group,) = group_runs([older])
+    assert len(along_streams(group, "btfl").axes) == 2  # e on two streams, without the memory
     assert repr(older) == f"SavedRun({tmp_path.name}: digits, mlp, seed 0, 4 methods, 3 clients)"
 
 

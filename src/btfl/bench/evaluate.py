@@ -18,9 +18,9 @@ from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
 from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError
-from btfl.methods.base import Adapter
+from btfl.methods.base import Method
 from btfl.methods.heads import Oracle
-from btfl.methods.registry import Method
+from btfl.methods.registry import Variant
 from btfl.models.forward import extract
 from btfl.runs.client import DeployedClient
 from btfl.runs.results import Predictions
@@ -43,7 +43,7 @@ class Evaluation:
     source: Source
     manifest: Manifest
     federations: Mapping[str, TrainedFederation]
-    methods: tuple[Method, ...]
+    methods: tuple[Variant, ...]
     test_batch: int = 32
     switching: bool = False
 
@@ -63,7 +63,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
     switching = _switching(streams)
     results = []
     for method in evaluation.methods:
-        adapter_class = method.adapter_class()
+        adapter_class = method.method
         recipe = method.trained_with
         if recipe not in clients:
             clients[recipe] = _client(evaluation, method, recipe, number)
@@ -100,7 +100,7 @@ def _switching(streams: Mapping[str, Stream]) -> Stream:
 
 
 def run_stream(
-    method: Method, adapter: Adapter, client: int, stream: Stream, seen: NDArray[Any], batch: int
+    method: Variant, adapter: Method, client: int, stream: Stream, seen: NDArray[Any], batch: int
 ) -> Predictions:
     """Run a method over a stream.
 
@@ -127,7 +127,7 @@ def run_stream(
     )
 
 
-def _checked(probabilities: NDArray[np.float64], count: int, method: Method) -> NDArray[np.float64]:
+def _checked(probabilities: NDArray[np.float64], count: int, method: Variant) -> NDArray[np.float64]:
     if probabilities.ndim != 2 or len(probabilities) != count:
         raise InputError(f"method '{method.name}' gave {probabilities.shape} for {count} samples, not (n, classes)")
     if not np.isfinite(probabilities).all():
@@ -135,7 +135,7 @@ def _checked(probabilities: NDArray[np.float64], count: int, method: Method) -> 
     return probabilities
 
 
-def _client(evaluation: Evaluation, method: Method, recipe: str, number: int) -> DeployedClient:
+def _client(evaluation: Evaluation, method: Variant, recipe: str, number: int) -> DeployedClient:
     if recipe not in evaluation.federations:
         trained = ", ".join(evaluation.federations) or "none"
         raise InputError(
@@ -144,18 +144,18 @@ def _client(evaluation: Evaluation, method: Method, recipe: str, number: int) ->
     return evaluation.federations[recipe].client(number)
 
 
-def needed_recipes(methods: Sequence[Method]) -> list[str]:
+def needed_recipes(methods: Sequence[Variant]) -> list[str]:
     """Name the recipes that these methods need, in the order they first appear."""
     return list(dict.fromkeys(method.trained_with for method in methods))
 
 
 def suitable(
-    methods: Sequence[Method], federations: Mapping[str, TrainedFederation]
-) -> tuple[tuple[Method, ...], tuple[str, ...]]:
+    methods: Sequence[Variant], federations: Mapping[str, TrainedFederation]
+) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
     """Return the methods that can be used on these models, and why the others cannot."""
     kept, reasons = [], []
     for method in methods:
-        reason = method.adapter_class().unsuitable(federations[method.trained_with].client(0))
+        reason = method.method.unsuitable(federations[method.trained_with].client(0))
         if reason is None:
             kept.append(method)
         else:

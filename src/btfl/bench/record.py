@@ -1,4 +1,4 @@
-"""What ``run.json`` says of a run: everything needed to trace a number, and no time."""
+"""What ``run.json`` holds: everything needed to trace a number, and no time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from btfl import __version__
 from btfl.data.source import Source
 from btfl.data.streams import Manifest
 from btfl.experiments.experiment import Experiment
-from btfl.methods.registry import Method
+from btfl.methods.registry import Variant
 from btfl.runs.saved import KIND, VERSION
 
 
@@ -26,10 +26,16 @@ def describe_run(
     experiment: Experiment,
     source: Source,
     manifest: Manifest,
-    methods: tuple[Method, ...],
+    methods: tuple[Variant, ...],
     notes: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return what ``run.json`` holds: everything needed to trace a number, and no time."""
+    """Return what ``run.json`` holds.
+
+    Parameters
+    ----------
+    experiment, source, manifest, methods : what was run, on which images and streams
+    notes : what a reader must know beside the notes of the experiment and the source
+    """
     return {
         "kind": KIND,
         "version": VERSION,
@@ -68,17 +74,21 @@ def constants(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _describe_method(method: Method, test_batch: int) -> dict[str, Any]:
-    adapter = method.adapter_class()
+def _describe_method(variant: Variant, test_batch: int) -> dict[str, Any]:
+    method, card = variant.method, variant.card
     return {
-        "name": method.name,
-        "title": method.title,
-        "adapter": method.adapter,
-        "settings": dict(method.settings),
-        "recipe": method.trained_with,
-        "global_head": method.global_head,
-        "takes": adapter.takes,
-        "paper": adapter.paper,
-        "summary": adapter.summary,
-        "test_batch": method.test_batch or test_batch,
+        "name": variant.name,
+        "title": variant.title,
+        "method": f"{method.__module__}:{method.__qualname__}",
+        "settings": dict(variant.settings),
+        "recipe": variant.trained_with,
+        "global_head": variant.global_head,
+        "takes": method.takes,
+        "paper": card.paper,
+        "summary": card.summary,
+        "colour": card.colour,
+        "marker": card.marker,
+        "line": card.line,
+        "columns": {name: column.help for name, column in method.columns.items()},
+        "test_batch": variant.test_batch or test_batch,
     }

@@ -56,10 +56,10 @@ def export(
     from btfl.errors import UnknownNameError
     from btfl.export.clients import find_client
     from btfl.export.write import export_split, export_whole
-    from btfl.methods.btfl.settings import BayesianSettings
+    from btfl.methods.btfl.settings import BtflSettings
     from btfl.methods.coherent.settings import CoherentSettings
 
-    known: dict[str, BayesianSettings | CoherentSettings] = {"btfl": BayesianSettings(), "coherent": CoherentSettings()}
+    known: dict[str, BtflSettings | CoherentSettings] = {"btfl": BtflSettings(), "coherent": CoherentSettings()}
     if method not in known:
         raise UnknownNameError("method that can be exported", method, known)
     found = find_client(source, client, recipe)

@@ -45,7 +45,7 @@ def train(
     """
     from rich.console import Console
 
-    from btfl.bench.run import train_recipe, training_folder
+    from btfl.bench.run import train_recipe
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.data import get_if_missing
     from btfl.cli.progress import Watcher
@@ -54,6 +54,7 @@ def train(
     from btfl.errors import UnknownNameError
     from btfl.experiments.load import load_data
     from btfl.recipes.registry import RECIPES
+    from btfl.runs.layout import RunFiles
 
     experiment, faults, engine = collect(context.obj), collect_faults(context.obj), LocalEngine(workers, device)
     recipes, folder = list(dict.fromkeys(recipe or ["fedavg"])), out or Path("runs") / experiment.name
@@ -74,7 +75,7 @@ def train(
         except KeyboardInterrupt:
             console.print("Stopped. What is finished is kept: give the same command again to continue from there.")
             raise
-        _show(name, federation, training_folder(folder, name), console)
+        _show(name, federation, RunFiles(folder).training(name).folder, console)
 
 
 def _show(name: str, federation: TrainedFederation, folder: Path, console: Console) -> None:

@@ -165,6 +165,16 @@ class ClientBundle:
             raise InputError(f"metadata must be plain JSON values: {error}") from None
 
     @property
+    def mean_entropies(self) -> tuple[float, float]:
+        """Hbar_l and Hbar_g; an ``InputError`` if the bundle was made without features."""
+        if self.local_entropy is None or self.global_entropy is None:
+            raise InputError(
+                "this bundle lacks the mean entropies of both heads over the training set: make it with "
+                "ClientBundle.of(..., features=...)"
+            )
+        return self.local_entropy, self.global_entropy
+
+    @property
     def classes(self) -> int:
         """The number of classes."""
         return self.global_head.classes

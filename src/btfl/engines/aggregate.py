@@ -32,10 +32,6 @@ class RunningSum:
                 self._sums[name] = term
         self.weight += weight
 
-    def total(self) -> dict[str, NDArray[np.float64]]:
-        """Return the sums."""
-        return dict(self._sums)
-
     def mean(self) -> dict[str, NDArray[np.float32]]:
         """Return the weighted means, rounded to float32."""
         if not self.weight:

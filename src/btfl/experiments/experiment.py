@@ -92,7 +92,7 @@ class Experiment(BaseModel):
         self.partition_settings(), self.stream_settings(), self.training_settings()
         for name in self.methods:
             method = find_method(name)
-            method.adapter_class().check_settings(method.settings)
+            method.method.check_settings(method.settings)
         return self
 
 

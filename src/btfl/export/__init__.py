@@ -11,7 +11,7 @@ from btfl.errors import InputError
 
 
 def need_onnx() -> None:
-    """Say what to install, if something that exporting needs is not."""
+    """Raise an ``InputError`` that says what to install, if something that exporting needs is not."""
     missing = [name for name in ("torch", "onnx", "onnxscript") if find_spec(name) is None]
     if missing:
         raise InputError(f"exporting needs {', '.join(missing)}: pip install 'btfl[train,onnx]'")

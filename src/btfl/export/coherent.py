@@ -1,7 +1,7 @@
 """The coherent method's decision as an ONNX graph: features and four numbers of memory in, and out again.
 
-The same steps as ``btfl.adapters.coherent`` and ``btfl.bayes.regimes``, in float64; the memory is a ``Scan`` over the
-samples of a batch. There is no integral to approximate.
+The same steps as ``btfl.methods.coherent``, in float64; the memory is a ``Scan`` over the samples of a batch. There is
+no integral to approximate.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from btfl.core.bundle import ClientBundle
+from btfl.core.heads import LinearHead
 from btfl.errors import InputError
 from btfl.export.nodes import Nodes, double, log_probabilities, model
-from btfl.methods.coherent.method import CoherentAdapter
+from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 
 
@@ -22,12 +23,16 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
 
     The state begins as (1/3, 1/3, 1, 1).
     """
-    adapter = CoherentAdapter(bundle, settings)
-    if adapter.settings.is_taken_apart:
+    adapter = Coherent(bundle, settings)
+    chosen = adapter.settings
+    if (chosen.evidence, chosen.memory, chosen.weight) != ("label", "regimes", "predictive"):
         raise InputError("only the method's own evidence, memory and weight can be exported, not those of an ablation")
+    heads = [head for head in adapter.heads if isinstance(head, LinearHead)]
+    if len(heads) < len(adapter.heads):
+        raise InputError(f"density = {chosen.density!r} has scores that are not linear, which cannot be exported")
     g = Nodes("decision")
     z = g("Cast", "features", to=TensorProto.DOUBLE)
-    probabilities = g("Exp", log_probabilities(g, z, adapter.heads))
+    probabilities = g("Exp", log_probabilities(g, z, heads))
     generative = g("Gather", probabilities, g.constant(2, np.int64), axis=1)
     limit = g.constant(adapter.settings.log_tau_limit)
     ratio = g("Log", g("MatMul", generative, g.constant(adapter.share_ratios[:, None])))
@@ -45,7 +50,7 @@ def _memory(g: Nodes, log_tau: str, settings: CoherentSettings) -> None:
     """Return ``e`` and ``all_external`` (n,) each, and ``new_state`` (4,)."""
     body = Nodes("memory")
     one, fade = body.constant([1.0]), body.constant([settings.forgetting])
-    kept, anew = body.constant([1.0 - settings.change]), body.constant([settings.change / 3])
+    kept, renewed = body.constant([1.0 - settings.change]), body.constant([settings.change / 3])
     internal, mixture, a, b = (body("Gather", "before", body.constant([n], np.int64), axis=0) for n in range(4))
     tau = body("Exp", "log_tau")
     evidence = body("Add", a, body("Mul", b, tau))
@@ -53,7 +58,7 @@ def _memory(g: Nodes, log_tau: str, settings: CoherentSettings) -> None:
     external = body("Sub", body("Sub", one, internal), mixture)
     as_before = body("Concat", internal, mixture, external, axis=0)
     likely = body("Concat", tau, body("Div", evidence, body("Add", a, b)), one, axis=0)
-    weights = body("Mul", body("Add", body("Mul", kept, as_before), anew), likely)
+    weights = body("Mul", body("Add", body("Mul", kept, as_before), renewed), likely)
     regimes = body("Div", weights, body("ReduceSum", weights, keepdims=1))
     internal, mixture, all_external = (body("Gather", regimes, body.constant([n], np.int64), axis=0) for n in range(3))
     body("Add", all_external, body("Mul", mixture, share), output="e_now")

@@ -1,6 +1,6 @@
 """The decision as an ONNX graph: features and the state (a, b) in; probabilities, e, events and the new state out.
 
-The same steps as ``btfl.bayes``, in float64. Two things are said in another way, for want of the functions:
+The same steps as ``btfl.methods.btfl``, in float64. Two are written in another way, since ONNX lacks the functions:
 
 - The memory is a ``Scan`` over the samples of a batch, so that an answer does not depend on how a stream is cut.
 - e = E[m_hat] is a trapezoid sum over t = logit(m) on a fixed grid. In t the Beta density is exp(a log m + b log(1-m))
@@ -21,21 +21,21 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
 from btfl.export.nodes import Nodes, double, log_probabilities, model
-from btfl.methods.btfl.settings import BayesianSettings
+from btfl.methods.btfl.settings import BtflSettings
 
 _REACH = 36.0  # of the grid in t: beyond it a Beta(1, 1) has exp(-36) of its mass
 
 
-def decision_graph(bundle: ClientBundle, settings: BayesianSettings | None = None) -> onnx.ModelProto:
+def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -> onnx.ModelProto:
     """Return a model with inputs ``features`` (n, d) and ``state`` (2,), for a client and the settings."""
-    settings = settings or BayesianSettings()
+    settings = settings or BtflSettings()
     _check(settings)
     g = Nodes("decision")
     z = g("Cast", "features", to=TensorProto.DOUBLE)
     log_p, entropies = _heads(g, z, bundle)
     log_q = _likelihoods(g, z, bundle, settings)
     log_tau = g("MatMul", log_q, g.constant([[1.0], [-1.0]]))
-    means = np.maximum([bundle.local_entropy, bundle.global_entropy], settings.entropy_floor)
+    means = np.maximum(bundle.mean_entropies, settings.entropy_floor)
 
     counts, _ = _events(g, log_tau, g("Sub", entropies, g.constant(means)), settings)
     used = _memory(g, counts, settings)
@@ -49,7 +49,7 @@ def decision_graph(bundle: ClientBundle, settings: BayesianSettings | None = Non
     return _model(g, bundle)
 
 
-def _check(settings: BayesianSettings) -> None:
+def _check(settings: BtflSettings) -> None:
     for knob, only in (
         ("batch", "sample"),
         ("squash", None),
@@ -71,7 +71,7 @@ def _heads(g: Nodes, z: str, bundle: ClientBundle) -> tuple[str, str]:
     return log_p, g("Max", g("Neg", total), g.constant(0.0))
 
 
-def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BayesianSettings) -> str:
+def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BtflSettings) -> str:
     """Return (n, 2) log-likelihoods, local first; exact sums, as in the library."""
     everyone = bundle.global_likelihood
     if settings.global_from == "others":
@@ -82,7 +82,7 @@ def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BayesianSetti
     return g("Add", g("MatMul", bits, g.constant(odds)), g.constant([offset for offset, _ in pairs]))
 
 
-def _events(g: Nodes, log_tau: str, excess: str, settings: BayesianSettings) -> tuple[str, str]:
+def _events(g: Nodes, log_tau: str, excess: str, settings: BtflSettings) -> tuple[str, str]:
     """Return (n, 2) counts of external and internal events, and ``event``: +1, -1 or 0 for each sample."""
     if settings.use_entropy:  # three signs must agree: (+, -, +) is internal, (-, +, -) external
         signs = g("Sign", g("Concat", log_tau, excess, axis=1))
@@ -95,7 +95,7 @@ def _events(g: Nodes, log_tau: str, excess: str, settings: BayesianSettings) -> 
     return counts, g("Cast", event, to=TensorProto.INT8, output="event")
 
 
-def _memory(g: Nodes, counts: str, settings: BayesianSettings) -> str:
+def _memory(g: Nodes, counts: str, settings: BtflSettings) -> str:
     """Return (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards."""
     body = Nodes("memory")
     raised = body("Add", "before", "count" if settings.use_history else body.constant([0.0, 0.0]))
@@ -112,9 +112,7 @@ def _memory(g: Nodes, counts: str, settings: BayesianSettings) -> str:
     return used
 
 
-def _rectified(
-    g: Nodes, log_q: str, entropies: str, means: NDArray[np.float64], d: int, settings: BayesianSettings
-) -> str:
+def _rectified(g: Nodes, log_q: str, entropies: str, means: NDArray[np.float64], d: int, settings: BtflSettings) -> str:
     """Return (n, 1) log tau_hat."""
     if not settings.use_characteristic:
         return g("MatMul", log_q, g.constant([[0.0], [0.0]]))
@@ -127,7 +125,7 @@ def _rectified(
     return g("Clip", ratio, g.constant(-limit), g.constant(limit))
 
 
-def _expectation(g: Nodes, used: str, log_tau_hat: str, settings: BayesianSettings) -> str:
+def _expectation(g: Nodes, used: str, log_tau_hat: str, settings: BtflSettings) -> str:
     """Return (n, 1) weights of the global head."""
     # logit(m) has a variance of about 1/a + 1/b, at least 4/lambda: a longer memory needs a finer grid
     step = min(0.5, 1.25 / math.sqrt(settings.prune_above))

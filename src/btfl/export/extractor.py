@@ -18,7 +18,7 @@ from btfl.pixels.images import scaled
 
 
 class _Extractor(nn.Module):
-    """What happens to an image before the heads, its scaling included: a device hands over what its camera gives."""
+    """What happens to an image before the heads, its scaling included: a device passes in what its camera takes."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class _Extractor(nn.Module):
 
 
 def extractor_graph(network: Network, image_shape: Sequence[int]) -> onnx.ModelProto:
-    """Export a network's extractor with a dynamic batch."""
+    """Return a network's extractor as a graph with a dynamic batch; ``image_shape``: (height, width, channels)."""
     example = torch.zeros((2, *image_shape), dtype=torch.uint8)
     with _quietly():
         program: Any = torch.onnx.export(
@@ -60,7 +60,7 @@ def _forget_where_it_was_made(model: onnx.ModelProto) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Torch says on every export that torchvision is missing, and that parts of itself are out of date."""
+    """Silence torch, which warns on every export of a missing torchvision and of deprecated parts of itself."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What both decision graphs are written with."""
+"""What both decision graphs are built with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPSET, IR_VERSION = 20, 10
 
 
 class Nodes:
-    """Nodes in order; calling it adds one and gives the name of its result."""
+    """Nodes in order; calling it adds one and returns the name of its result."""
 
     def __init__(self, name: str) -> None:
         self.name = name  # begins every result's name: those of a body may not hide those of the graph around it

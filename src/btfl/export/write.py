@@ -11,19 +11,23 @@ from btfl.core.bundle import ClientBundle
 from btfl.export.coherent import coherent_graph
 from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
-from btfl.methods.btfl.settings import BayesianSettings
-from btfl.methods.coherent.method import STATISTICS
+from btfl.methods.btfl.settings import BtflSettings
+from btfl.methods.coherent import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.runs.client import DeployedClient
 from btfl.storage import write_atomically
 
 
 def export_whole(
-    client: DeployedClient, path: str | Path, settings: BayesianSettings | CoherentSettings | None = None
+    client: DeployedClient, path: str | Path, settings: BtflSettings | CoherentSettings | None = None
 ) -> Path:
     """Write one graph: ``images`` and ``state`` in; ``probabilities``, ``e``, more, and ``new_state`` out.
 
-    The settings choose the method, the paper's or the coherent one; more is the paper's ``event``, or ``all_external``.
+    Parameters
+    ----------
+    client : a trained client, ``btfl.export.clients.find_client("runs/demo")`` for example
+    path : of the ONNX file
+    settings : choose the method, BTFL or Coherent; more is BTFL's ``event``, or Coherent's ``all_external``
     """
     if isinstance(settings, CoherentSettings):
         decision = coherent_graph(client.bundle, settings)
@@ -55,7 +59,7 @@ def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
         bundle.global_likelihood,
         bundle.local_entropy,
         bundle.global_entropy,
-        {name: bundle.statistics[name] for name in STATISTICS if name in bundle.statistics},
+        {name: bundle.statistics[name] for name in Coherent.reads if name in bundle.statistics},
         metadata=bundle.metadata,
     ).save(folder)
     return path, folder

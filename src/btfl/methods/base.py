@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.client import Weights
@@ -140,12 +140,15 @@ class Method(ABC):
         return self.client.bundle
 
     @abstractmethod
-    def predict(self, batch: ArrayLike) -> Floats:
+    def predict(self, batch: NDArray[Any]) -> Floats:
         """Return (n, classes) probabilities for the next n samples of the stream, given in its order."""
 
     @property
-    def trace(self) -> Trace:
+    def trace(self) -> Mapping[str, NDArray[Any]]:
         """What was found and decided for each sample of the last ``predict``, by the names of ``columns``."""
+        return self._traced()
+
+    def _traced(self) -> Trace:
         if not self.columns:
             return Trace({})
         if self._found is None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import btfl.methods
 from btfl.errors import InputError, UnknownNameError
+from btfl.imports import load_object
 from btfl.methods.base import Client, Method
 from btfl.methods.card import Card
 from btfl.methods.generative_head import with_generative_head
@@ -76,7 +77,7 @@ def find_method(text: str) -> Variant:
         raise InputError(f"cannot read the method '{text}'; write name or name[setting=value,...]")
     name, changes = match[1], _read_settings(text, match[2] or "")
     if ":" in name:
-        own = _import(name)
+        own: type[Method] = load_object(name, "method", _is_method, "a class that derives from btfl's Method")
         card = own.card()
         variant = Variant(name, own, card if own.cards else replace(card, title=name.rpartition(":")[2]))
     elif name.lower() in METHODS:
@@ -125,15 +126,5 @@ def _read_value(value: str) -> Any:
     return value
 
 
-def _import(path: str) -> type[Method]:
-    module_name, _, class_name = path.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise InputError(f"method '{path}': there is no module '{error.name}' on the Python path") from None
-    found = getattr(module, class_name, None)
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise InputError(f"method '{path}': {module_name} has no class {class_name} that derives from btfl's Method")
-    return found
+def _is_method(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Method)

@@ -1,1 +1,1 @@
-"""Results people can look at: tables, figures and one page, from one or several runs."""
+"""Results for people: tables, figures and one page, from one or several runs. Needs no torch."""

@@ -31,13 +31,13 @@ def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def values_of(table: pd.DataFrame, method: str, column: str) -> NDArray[np.float64]:
-    """Return one method's numbers from a table of ``by_client`` or ``by_seed``; none if it is not in there."""
+    """Return one method's numbers, (rows,), from a table of ``by_client`` or ``by_seed``; empty if it is not there."""
     rows = table.index.get_level_values("method") == method
     return table.loc[rows, column].to_numpy(dtype=np.float64)
 
 
 def spread(values: NDArray[np.float64]) -> float | None:
-    """Return the standard deviation over seeds; None where there is but one."""
+    """Return the standard deviation over seeds; None if there is only one."""
     return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
@@ -53,7 +53,15 @@ class Interval:
 
 
 def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
-    """Compare two methods on the same clients of the same seeds: mean differences by stream, and their intervals."""
+    """Compare two methods on the same clients of the same seeds.
+
+    Parameters
+    ----------
+    rows : of ``results.parquet``
+    method, other : their names; the difference is the accuracy of the first minus that of the second
+
+    Returns the mean difference and its interval for each stream, and for ``average``.
+    """
     table = by_client(rows)
     known = table.index.get_level_values("method").unique()
     if method not in known or other not in known:
@@ -68,9 +76,14 @@ def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
 
 
 def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:
-    """Return the percentile interval of a mean of paired differences: one array a seed, one entry a client.
+    """Return the percentile interval of a mean of paired differences.
 
     Seeds are drawn with replacement, and clients within each drawn seed; with one seed, clients alone.
+
+    Parameters
+    ----------
+    differences : a (clients,) array for each seed
+    seed : of the draws
     """
     rng = generator(seed, "bootstrap")
     # Means of redrawn clients: (a slot for each seed drawn, which seed, draw).

@@ -94,9 +94,10 @@ def make_report(groups: list[Group], title: str | None = None) -> ReportContents
     """Compute every table and draw every figure; the title is that of the experiments if none is given."""
     runs = [run for group in groups for run in group.runs]
     names = list(dict.fromkeys(str(run.experiment["name"]) for run in runs))
-    notes = dict.fromkeys(note for run in runs for note in run.notes)
+    bare = [f"{run.name} has no samples: no calibration, and nothing about e." for run in runs if not run.has_samples]
+    notes = list(dict.fromkeys([*(note for run in runs for note in run.notes), *bare]))
     parts = [*_across_groups(groups), *(_of_group(group) for group in groups), *_agreement(groups)]
-    return ReportContents(title or ", ".join(names), groups, parts, overview.runs_table(groups), list(notes))
+    return ReportContents(title or ", ".join(names), groups, parts, overview.runs_table(groups), notes)
 
 
 def _of_group(group: Group) -> Part:
@@ -116,17 +117,19 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
     yield from tables.interval_tables(group)
     yield tables.paper_table(group)
     yield make(
-        "clients", "At home and abroad: IND against EXD accuracy of each client",
+        "clients", "IND against EXD accuracy of each client",
         "Small: clients. Large: a method's mean. The dashed line joins the methods that no other beats in both; "
         "the oracle is not counted.",
         lambda: judgement.trade_off(group),
     )  # fmt: skip
     if group.telling("e"):
         yield from _items_about_e(group, make)
+    if not group.has_samples:
+        return
     yield make(
         "calibration", "Reliability of every method",
         "Accuracy in bins of confidence, over all five streams; larger dots hold more samples. On the dashed line a "
-        "method is as right as it says; below it, too sure of itself.",
+        "method is calibrated; below it, it is overconfident.",
         lambda: judgement.reliability(group),
     )  # fmt: skip
     yield tables.calibration_table(group)
@@ -136,7 +139,7 @@ def _items_about_e(group: Group, make: Callable[..., Drawing]) -> Iterator[Table
     yield make(
         "weights", "Distribution of e on each stream",
         "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is "
-        "the mean of A to D, to hold against E.",
+        "the mean of A to D, to compare with E.",
         lambda: weights.distribution(group),
     )  # fmt: skip
     if group.reference in group.telling("e"):

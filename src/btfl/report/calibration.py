@@ -1,4 +1,4 @@
-"""Whether a method is as right as it says: reliability and expected calibration error (Guo et al., 2017)."""
+"""Calibration: reliability and expected calibration error (Guo et al., 2017)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAST = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Samples binned by confidence; empty bins are left out."""
+    """Samples binned by confidence, (bins,) each: means, and the share of the samples; empty bins are left out."""
 
     confidence: NDArray[np.float64]
     accuracy: NDArray[np.float64]
@@ -27,7 +27,7 @@ class Reliability:
 
 
 def reliability(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> Reliability:
-    """Bin predictions into equal widths of confidence."""
+    """Bin predictions by confidence, (n,), in bins of equal width; ``right``, (n,): whether each is right."""
     place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
     counts = np.bincount(place, minlength=bins)
     filled = counts > 0
@@ -39,5 +39,5 @@ def reliability(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins:
 
 
 def log_loss(true_probability: NDArray[np.float64]) -> float:
-    """Return the mean negative log-likelihood of the true class, in nats."""
+    """Return the mean negative log-likelihood of the true class, in nats, from its probabilities, (n,)."""
     return float(-np.log(np.maximum(true_probability, LEAST)).mean())

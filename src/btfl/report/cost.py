@@ -28,7 +28,7 @@ def cost_tables(group: Group) -> list[Table]:
 
 
 def cost_table(costs: Sequence[Cost], *, beside_the_paper: bool = True) -> Table:
-    """Return the table for one model and batch size."""
+    """Return the table of costs for one model and batch size; ``beside_the_paper``: with what the paper measured."""
     batch = costs[0].batch
     beside_the_paper = beside_the_paper and batch == 1
     rows = []

@@ -1,4 +1,4 @@
-"""How well e tells external samples from internal ones: what makes it a drift detector."""
+"""How well e separates external samples from internal ones: what makes it a drift detector."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ PAIRS: Mapping[str, tuple[str, ...]] = {
     "B against D": ("shifted_ind", "shifted_exd"),
     "inside E": ("synthetical",),
 }
-"""Which streams hold the internal and external samples to be told apart."""
+"""Streams that hold the internal and external samples to be separated."""
 
 GRID = np.linspace(0.0, 1.0, 101)
 
 
 def roc(scores: Floats, external: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return false and true positive rates as the threshold falls; equal scores move together."""
+    """Return false and true positive rates as the threshold falls; equal scores move together.
+
+    Parameters
+    ----------
+    scores : (n,), the larger the more external
+    external : (n,), the truth; both kinds must be there
+    """
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     hits = np.cumsum(external[order])[last]

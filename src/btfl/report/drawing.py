@@ -41,14 +41,21 @@ class Drawing:
 
 
 def draw(name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
-    """Make a figure in our style and keep it in both formats; the same data give the same bytes."""
+    """Draw a figure in our style, in both formats; the same data give the same bytes.
+
+    Parameters
+    ----------
+    name : for file names and links
+    title, caption : above and below it, on the page
+    make : makes the figure; called with our style in force
+    """
     with mpl.rc_context():
-        mpl.rcdefaults()  # whatever a person's own matplotlibrc says, a report looks the same
+        mpl.rcdefaults()  # a report looks the same with any matplotlibrc
         mpl.rcParams.update(RC)
         figure = make()
         png, svg = io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", metadata={"Software": None})
-        figure.set_layout_engine("none")  # what was laid out stays; doing it again costs as much as drawing
+        figure.set_layout_engine("none")  # the layout stays as it is; computing it again costs as much as drawing
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
     return Drawing(name, title, caption, png.getvalue(), svg.getvalue())
 

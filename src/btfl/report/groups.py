@@ -29,9 +29,9 @@ class Group:
 
     runs: tuple[SavedRun, ...]
     label: str
-    """What sets it apart from the report's other groups, for headings and legends."""
+    """What distinguishes it from the report's other groups, for headings and legends."""
     slug: str = ""
-    """The same for file names; empty where there is but one group."""
+    """The same for file names; empty if there is only one group."""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -44,9 +44,14 @@ class Group:
         """Every sample of every stream, the switching one included."""
         return pd.concat([run.samples for run in self.runs], ignore_index=True)
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether all its runs kept every sample; those under ``results/`` of the repository have not."""
+        return all(run.has_samples for run in self.runs)
+
     @cached_property
     def titles(self) -> Mapping[str, str]:
-        """Methods by name, the oracle last, with how a table calls them."""
+        """Titles of the methods by name, the oracle last."""
         pairs = dict(zip(self.rows["method"], self.rows["title"], strict=True))
         return dict(sorted(pairs.items(), key=lambda pair: is_oracle(pair[0])))
 
@@ -62,11 +67,11 @@ class Group:
 
     @property
     def first(self) -> SavedRun:
-        """The run that speaks for the group where all are alike."""
+        """The first run, for what all have in common."""
         return self.runs[0]
 
     def everything_but(self, *names: str) -> str:
-        """Return all that the group's runs are, but for these settings, as a key to find its like by."""
+        """Return all that the group's runs have in common except these settings, as a key to compare groups by."""
         all_of_it = {**_kind(self.first), **_setting(self.first)}
         return json.dumps({k: v for k, v in all_of_it.items() if k not in names}, sort_keys=True, default=str)
 
@@ -83,7 +88,7 @@ class Group:
 
     def telling(self, column: str) -> list[str]:
         """Name the methods that have this trace column, ``e`` for instance; the oracle, which has the truth, is not."""
-        if column not in self.samples:
+        if not self.has_samples or column not in self.samples:
             return []
         found = self.samples.loc[self.samples[column].notna(), "method"].unique()
         return [name for name in self.titles if name in found and not is_oracle(name)]

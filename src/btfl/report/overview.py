@@ -80,7 +80,7 @@ def lambda_table(groups: Sequence[Group]) -> Table | None:
 
 
 def runs_table(groups: Sequence[Group]) -> Table:
-    """Say where every number comes from: run folder, seed, settings and streams."""
+    """Return where every number comes from: run folder, seed, settings and streams."""
     rows = []
     for group in groups:
         for run in group.runs:

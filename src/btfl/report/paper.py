@@ -1,4 +1,4 @@
-"""The paper's printed numbers, and whether a run may be held against them."""
+"""The paper's printed numbers, and whether a run may be compared with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHODS: Mapping[str, str] = {
     "btfl": "BTFL",
     "btfl-release": "BTFL",
 }
-"""Our methods by the paper's names; a release variant is held against the same row."""
+"""Our methods by the paper's names; a release variant is compared with the same row."""
 
 MISPRINTS: Mapping[tuple[str, float, str, str], str] = {
     ("imagenet32", 1.0, "FedAvg", "synthetical"): "printed as 40.54, but the row's average needs 47.55",
@@ -94,7 +94,7 @@ def printed(dataset: str, model: str, alpha: float, method: str) -> dict[str, Pr
 
 
 def paper_row(run: SavedRun, method: str, test_batch: int) -> dict[str, Printed]:
-    """Find the row of the paper that a method of a run stands beside, by dataset, model, heterogeneity and batch."""
+    """Return the paper's row for a method of a run, by dataset, model, heterogeneity and batch; empty if none."""
     experiment = run.experiment
     name = METHODS.get(method.split("[")[0])
     if name is None or experiment["partition"] != "dirichlet" or not _settings_are_test_batch(method):
@@ -115,7 +115,7 @@ def paper_model(experiment: Mapping[str, Any]) -> str:
 
 
 def differences(run: SavedRun) -> list[str]:
-    """Say in what a run differs from the paper's own, so that nobody takes unlike for like."""
+    """Return, as phrases, in what a run differs from the paper's own."""
     setup = SETUPS.get(str(run.record["data"]["source"]))
     if setup is None:
         return []

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-INK = "#010203"
-"""Stands for the colour of text: black on paper, and replaced by the page's own colour inside the page."""
-IND_COLOUR, EXD_COLOUR = "#2a8fd0", "#d55e00"
+from btfl.methods.card import BLUE, GREEN, OCHRE, PINK, VIOLET
+from btfl.methods.card import INK as INK
+from btfl.methods.registry import METHODS
 
-_BLUE, _SKY, _GREEN, _RED, _PINK, _OCHRE, _VIOLET, _GREY = (
-    "#0072b2", "#2a8fd0", "#009e73", "#d55e00", "#c0649a", "#b07d00", "#8a6bbf", "#7f7f7f",
-)  # fmt: skip
+IND_COLOUR, EXD_COLOUR = "#2a8fd0", "#d55e00"
 
 
 @dataclass(frozen=True)
@@ -43,47 +41,31 @@ _SYMBOLS = {
     "s": "■", "X": "✖", "^": "▲", "v": "▼", "P": "✚", "D": "◆", "d": "♦", "<": "◀", ">": "▶", "*": "★", "o": "●",
     "h": "⬢", "p": "⬟", "8": "⯃",
 }  # fmt: skip
-_DASH, _DOT, _DASHDOT = (0, (5, 2)), (0, (1.2, 1.4)), (0, (5, 1.5, 1.2, 1.5))
-
-_STYLES: Mapping[str, Style] = {
-    "fedavg": Style(INK, "s"),
-    "fedavg-ft": Style(_GREY, "s", _DASH),
-    "personal": Style(_GREY, "X", _DOT),
-    "fedrep": Style(_BLUE, "^"),
-    "fedrod": Style(_BLUE, "v", _DASH),
-    "knn-per": Style(_GREEN, "P"),
-    "fedthe": Style(_SKY, "D"),
-    "fedthe-release": Style(_SKY, "h", _DOT),
-    "fedthe-on-fedavg": Style(_SKY, "8", _DASHDOT),
-    "fedthe-plus": Style(_SKY, "d", _DASH),
-    "ttt": Style(_OCHRE, "<"),
-    "ttt-release": Style(_OCHRE, "<", _DOT),
-    "memo": Style(_OCHRE, ">", _DASH),
-    "t3a": Style(_VIOLET, "<"),
-    "tent": Style(_VIOLET, ">", _DASH),
-    "lame": Style(_VIOLET, "h", _DOT),
-    "em": Style(_GREEN, "p", _DASH),
-    "bbse": Style(_GREEN, "d", _DOT),
-    "btfl": Style(_RED, "o"),
-    "btfl-release": Style(_RED, "v", _DASH),
-    "coherent": Style(_PINK, "*"),
-    "oracle": Style(INK, "*", _DOT),
-    "oracle-balanced": Style(_GREY, "*", _DASHDOT),
-}
-_OTHER_COLOURS = (_PINK, _VIOLET, _OCHRE, _GREEN, _BLUE)
+_LINES: Mapping[str, Any] = {
+    "solid": "-", "dashed": (0, (5, 2)), "dotted": (0, (1.2, 1.4)), "dashdot": (0, (5, 1.5, 1.2, 1.5)),
+}  # fmt: skip
+_OTHER_COLOURS = (PINK, VIOLET, OCHRE, GREEN, BLUE)
 _OTHER_MARKERS = ("o", "s", "^", "D", "P", "X", "v", "h", "<", ">")
-_OTHER_LINES = ("-", _DASH, _DOT, _DASHDOT)
 
 
-def style_of(method: str) -> Style:
-    """Return a method's style; one we do not know gets a style that follows from its name."""
-    if method in _STYLES:
-        return _STYLES[method]
+def style_of(method: str, card: Mapping[str, Any] | None = None) -> Style:
+    """Return a method's style: that of its card, ours or one that a run has saved, else one that follows from its name.
+
+    Parameters
+    ----------
+    method : its name, with or without settings in brackets
+    card : colour, marker and line as ``run.json`` has them, for a method of a user's own
+    """
+    known = METHODS.get(method)
+    if known is not None:
+        return Style(known.card.colour, known.card.marker, _LINES[known.card.line])
+    if card and card.get("colour"):
+        return Style(card["colour"], card["marker"], _LINES.get(card["line"], "-"))
     draw = int.from_bytes(hashlib.sha256(method.encode()).digest()[:4], "big")
-    base = _STYLES.get(method.split("[")[0])
-    colour = base.colour if base else _OTHER_COLOURS[draw % len(_OTHER_COLOURS)]
+    base = METHODS.get(method.split("[")[0])
+    colour = base.card.colour if base else _OTHER_COLOURS[draw % len(_OTHER_COLOURS)]
     marker = _OTHER_MARKERS[draw // 8 % len(_OTHER_MARKERS)]
-    return Style(colour, marker, _OTHER_LINES[draw // 128 % len(_OTHER_LINES)])
+    return Style(colour, marker, list(_LINES.values())[draw // 128 % len(_LINES)])
 
 
 RC: Mapping[Any, Any] = {

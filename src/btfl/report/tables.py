@@ -174,7 +174,7 @@ def calibration_table(group: Group) -> Table:
 
 
 def detection_table(group: Group) -> Table | None:
-    """How well e tells external samples from internal ones."""
+    """How well e separates external samples from internal ones; None if no method has an e."""
     rows = [
         _row(group, name, [number_cell(detection.mean_area(group.samples, name, pair), 3) for pair in detection.PAIRS])
         for name in group.telling("e")

@@ -14,18 +14,26 @@ if TYPE_CHECKING:
     from btfl.models import Network
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeployedClient:
-    """What a client has on its device when test time begins."""
+    """What a client has on its device when test time begins.
+
+    Parameters
+    ----------
+    bundle : heads, likelihoods and statistics
+    networks : weights of whole networks by name: ``global``, and others the recipe leaves, such as ``finetuned``
+    model : how to build a network for those weights: ``name``, ``options``, ``image_shape`` and ``classes``
+    """
 
     bundle: ClientBundle
     networks: Mapping[str, Weights] = field(default_factory=dict)
-    """Weights of whole networks by name: ``global``, and others the recipe leaves, such as ``finetuned``."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """How to build a network for those weights: name, options, image shape and classes."""
+
+    def __repr__(self) -> str:
+        return f"DeployedClient({self.model.get('name', 'no model')}, networks: {', '.join(self.networks) or 'none'})"
 
     def network(self, name: str) -> Network:
-        """Return a fresh network with these weights; whatever is done to it, the client's own stay as they were."""
+        """Return a new network with these weights; changes to it do not change the client's own."""
         from btfl.models import build, load_arrays  # torch is needed from here on, and not before
 
         model = self.model
@@ -35,7 +43,7 @@ class DeployedClient:
         return network.eval()
 
     def extractor(self) -> Network:
-        """Return a fresh network whose features the bundle's heads read.
+        """Return a new network whose features the bundle's heads read.
 
         That is ``global``; or ``personal``, where the server's weights are an extractor without a head (FedRep).
         """

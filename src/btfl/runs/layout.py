@@ -15,7 +15,6 @@ RUN/                                        made by ``btfl bench``: ``RunFiles``
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 CHECKPOINT, PRIVATE, FEDERATION, TOTAL = "checkpoint", "private", "federation", "total"
@@ -23,31 +22,15 @@ CHECKPOINT, PRIVATE, FEDERATION, TOTAL = "checkpoint", "private", "federation", 
 _NETWORK = "network-"
 
 
-@dataclass(frozen=True)
 class RunFiles:
     """The files of a benchmark run."""
 
-    folder: Path
-
-    @property
-    def record(self) -> Path:
-        """What was run; written last, so a folder that has it is complete."""
-        return self.folder / "run.json"
-
-    @property
-    def results(self) -> Path:
-        """A row for each method, client and stream."""
-        return self.folder / "results.parquet"
-
-    @property
-    def samples(self) -> Path:
-        """A row for each sample of those."""
-        return self.folder / "samples.parquet"
-
-    @property
-    def costs(self) -> Path:
-        """What adapting cost, where it was measured."""
-        return self.folder / "speed.json"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.record = folder / "run.json"  # what was run; written last, so a folder that has it is complete
+        self.results = folder / "results.parquet"  # a row for each method, client and stream
+        self.samples = folder / "samples.parquet"  # a row for each sample of those
+        self.costs = folder / "speed.json"  # what adapting cost, where it was measured
 
     def training(self, recipe: str) -> TrainingFiles:
         """Return the files of the training of a recipe."""
@@ -55,45 +38,21 @@ class RunFiles:
 
     def trained(self) -> dict[str, FederationFiles]:
         """Return the federations that were trained to the end, by recipe."""
-        found = sorted((self.folder / "training").glob("*/final/federation.json"))
+        found = sorted((self.folder / "training").glob(f"*/final/{FEDERATION}.json"))
         return {path.parent.parent.name: FederationFiles(path.parent) for path in found}
 
 
-@dataclass(frozen=True)
 class TrainingFiles:
     """The files of one training."""
 
-    folder: Path
-
-    @property
-    def record(self) -> Path:
-        """What determines the outcome: recipe, settings, data."""
-        return self.folder / "training.json"
-
-    @property
-    def older_record(self) -> Path:
-        """The same as btfl 0.1.0 wrote it, without a kind and a version."""
-        return self.folder / "run.json"
-
-    @property
-    def log(self) -> Path:
-        """What happened, a line of JSON each."""
-        return self.folder / "log.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        """What TensorBoard reads."""
-        return self.folder / "tensorboard"
-
-    @property
-    def final(self) -> FederationFiles:
-        """The trained federation."""
-        return FederationFiles(self.folder / "final")
-
-    @property
-    def clients(self) -> Path:
-        """Where Flower clients keep what is theirs, if their nodes name no other folder."""
-        return self.folder / "clients"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.record = folder / "training.json"  # what determines the outcome: recipe, settings, data
+        self.older_record = folder / "run.json"  # the same as btfl 0.1.0 wrote it, without a kind and a version
+        self.log = folder / "log.jsonl"  # what happened, a line of JSON each
+        self.tensorboard = folder / "tensorboard"
+        self.clients = folder / "clients"  # what Flower clients keep, if their nodes name no other folder
+        self.final = FederationFiles(folder / "final")
 
     def checkpoint(self, round_: int) -> Path:
         """Return the folder of a round's checkpoint."""
@@ -113,21 +72,13 @@ class TrainingFiles:
         return list((self.folder / "private").glob("client-*"))
 
 
-@dataclass(frozen=True)
 class FederationFiles:
     """The files of a trained federation."""
 
-    folder: Path
-
-    @property
-    def record(self) -> Path:
-        """What it is; written last, so a folder that has it is complete."""
-        return self.folder / f"{FEDERATION}.json"
-
-    @property
-    def total(self) -> Path:
-        """The sum over clients of what they say of their data; federations of btfl 0.1.0 have none."""
-        return self.folder / f"{TOTAL}.json"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.record = folder / f"{FEDERATION}.json"  # written last, so a folder that has it is complete
+        self.total = folder / f"{TOTAL}.json"  # the sum over clients of their uploads; btfl 0.1.0 saved none
 
     def client(self, number: int) -> Path:
         """Return a client's folder."""

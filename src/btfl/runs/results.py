@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from btfl.errors import InputError
-from btfl.methods.registry import Method
+from btfl.methods.registry import Variant
 from btfl.storage import write_atomically
 
 OF_SAMPLE = (
@@ -44,7 +44,7 @@ class Predictions:
     trace : columns of (n,) numbers that the method says of each sample, ``e`` for instance
     """
 
-    method: Method
+    method: Variant
     client: int
     stream: str
     probabilities: NDArray[np.float64]

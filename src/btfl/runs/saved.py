@@ -40,6 +40,11 @@ class SavedRun:
             f"{self.rows['method'].nunique()} methods, {self.rows['client'].nunique()} clients)"
         )
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether every sample was kept, and not the rows alone."""
+        return RunFiles(self.folder).samples.exists()
+
     @cached_property
     def samples(self) -> pd.DataFrame:
         """Every sample, read when it is asked for; what no method says is NaN, in older files too."""

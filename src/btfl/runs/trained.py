@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.summary import Summary
 from btfl.errors import InputError
 from btfl.runs.client import DeployedClient
 from btfl.runs.layout import FEDERATION, TOTAL, FederationFiles, network_record, networks_in
@@ -32,7 +32,7 @@ class TrainedFederation:
     spec : what it was trained with: the recipe's settings, and the data's
     shared : weights that the server has
     outcomes : by client; None: the client failed when the run ended, or keeps its bundle on its own device
-    total : the sum over clients of what they uploaded of their data; None if btfl 0.1.0 trained it
+    total : the total of all clients' summaries; None if btfl 0.1.0 trained it
 
     Example: ``TrainedFederation.load("runs/demo/training/fedavg/final").client(0).bundle``
     """
@@ -40,7 +40,7 @@ class TrainedFederation:
     spec: Mapping[str, Any]
     shared: Weights
     outcomes: tuple[ClientOutcome | None, ...]
-    total: Mapping[str, NDArray[np.float64]] | None = None
+    total: Summary | None = None
 
     def __repr__(self) -> str:
         here = sum(outcome is not None for outcome in self.outcomes)
@@ -89,7 +89,7 @@ class TrainedFederation:
         if self.total is None:
             files.total.unlink(missing_ok=True)  # of another federation that was saved here
         else:
-            save_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION, {}, self.total)
+            save_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION, {}, self.total.to_arrays())
         networks = [None if outcome is None else sorted(outcome.networks) for outcome in self.outcomes]
         fields = {"spec": dict(self.spec), "networks": networks}
         save_record(files.folder, FEDERATION, KIND, VERSION, fields, self.shared)
@@ -109,7 +109,9 @@ class TrainedFederation:
             None if names is None else load_outcome(files.client(number), names)
             for number, names in enumerate(fields["networks"])
         ]
-        total = load_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION)[1] if files.total.exists() else None
+        total = None
+        if files.total.exists():
+            total = Summary(load_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION)[1])
         return cls(fields["spec"], shared, tuple(outcomes), total)
 
 

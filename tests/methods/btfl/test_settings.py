@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from btfl import Btfl, BtflSettings
-from btfl.errors import BtflError, UnknownNameError
 from btfl.core.arithmetic import ARRAYS
+from btfl.errors import BtflError, UnknownNameError
 from btfl.methods.btfl import memory
 from btfl.methods.btfl.evidence import log_rectified_ratio
 from making import make_bundle, make_stream

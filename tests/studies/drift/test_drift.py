@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 import btfl.studies.drift.detectors as detectors_module
 from btfl import ClientBundle, DiscretisedLikelihood
 from btfl.bench.run import run_bench
-from btfl.cli.scenarios import drift
+from btfl.cli.drift import drift
 from btfl.core.generative import class_scores
 from btfl.core.heads import LinearHead
+from btfl.core.summary import ClassSums
 from btfl.errors import InputError, UnknownNameError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.files import read_preset
@@ -60,7 +61,7 @@ def make_world(number: int = 0) -> Base:
     counts = np.bincount(all_labels, minlength=CLASSES).astype(float)
     sums = np.stack([all_features[all_labels == k].sum(axis=0) for k in range(CLASSES)])
     scatter = all_features.T @ all_features
-    head = class_scores(counts, sums, scatter, 0.1)
+    head = class_scores(ClassSums(counts, sums, scatter), 0.1)
     assert head.bias is not None
     bundle = ClientBundle(
         global_head=head,

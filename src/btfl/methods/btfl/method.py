@@ -91,18 +91,13 @@ class Btfl(Method):
     def __init__(self, client: Client | ClientBundle, settings: BtflSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
         bundle = self.bundle
-        if bundle.local_entropy is None or bundle.global_entropy is None:
-            raise InputError(
-                "BTFL needs the mean entropies of both heads over the training set, which this bundle lacks: make it "
-                "with ClientBundle.of(..., features=...)"
-            )
         self._heads = stack([bundle.personal_head, bundle.global_head])
         everyone = bundle.global_likelihood
         if self.settings.global_from == "others":
             everyone = everyone.without(bundle.local_likelihood)
         self._likelihoods = LikelihoodPair(bundle.local_likelihood, everyone, self.settings.smoothing)
-        floor = self.settings.entropy_floor
-        self._means = max(bundle.local_entropy, floor), max(bundle.global_entropy, floor)
+        local_mean, global_mean = bundle.mean_entropies
+        self._means = max(local_mean, self.settings.entropy_floor), max(global_mean, self.settings.entropy_floor)
         self._dimensions = bundle.dimensions
         self._one_sample = (1, bundle.dimensions) if self.settings.suits_single_samples else None
         self._memory = memory.Beta()
@@ -155,7 +150,7 @@ class Btfl(Method):
     @property
     def trace(self) -> BtflTrace:
         """Why each sample of the last ``predict`` was decided so: ``columns``, and ``tau`` and ``tau_hat``."""
-        return BtflTrace(super().trace)
+        return BtflTrace(self._traced())
 
     @property
     def state(self) -> dict[str, Any]:

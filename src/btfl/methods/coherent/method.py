@@ -23,7 +23,7 @@ from btfl.core.heads import Head, product, stack
 from btfl.core.softmax import softmax_parts
 from btfl.errors import InputError
 from btfl.knobs import Settings
-from btfl.methods.base import Client, Column, Method
+from btfl.methods.base import Client, Column, Method, Trace
 from btfl.methods.card import PINK, Card
 from btfl.methods.coherent.density import DENSITIES
 from btfl.methods.coherent.evidence import EVIDENCES
@@ -138,6 +138,11 @@ class Coherent(Method):
             + (1.0 - e) / totals[_LOCAL] * weights[_LOCAL]
         )
         return mixed
+
+    @property
+    def trace(self) -> Trace:
+        """Why each sample of the last ``predict`` was decided as it was: see ``columns``."""
+        return self._traced()
 
     @property
     def state(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The figures, one file a subject; each function gives a matplotlib Figure in the style of ``btfl.report.style``."""
+"""The figures, a file for each subject; functions return matplotlib Figures in the style of ``btfl.report.style``."""

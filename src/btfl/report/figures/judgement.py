@@ -1,4 +1,4 @@
-"""How far a method can be believed: calibration, IND against EXD for each client, and e as a detector."""
+"""How far a method can be trusted: calibration, IND against EXD for each client, and e as a detector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from btfl.report.style import INK, style_of
 
 
 def reliability(group: Group) -> Figure:
-    """A panel for each method: accuracy against confidence, on the diagonal if it is as right as it says."""
+    """A panel for each method: accuracy against confidence, on the diagonal if it is calibrated."""
     methods = list(group.titles)
     lines = math.ceil(len(methods) / 5)
     columns = math.ceil(len(methods) / lines)
@@ -48,7 +48,7 @@ def reliability(group: Group) -> Figure:
 
 
 def trade_off(group: Group) -> Figure:
-    """Accuracy at home against accuracy abroad: every client small, every method's mean large, and the Pareto front."""
+    """IND accuracy against EXD accuracy: every client small, every method's mean large, and the Pareto front."""
     table = by_client(group.rows)
     table["internal"] = table[["original_ind", "shifted_ind"]].mean(axis=1)
     table["external"] = table[["original_exd", "shifted_exd"]].mean(axis=1)

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from btfl.core.bundle import ClientBundle
 from btfl.core.softmax import entropy, log_softmax
 from btfl.errors import InputError, UnknownNameError
-from btfl.methods.btfl.method import BayesianAdapter, Trace
-from btfl.methods.coherent.method import CoherentAdapter, CoherentTrace
+from btfl.methods.base import Trace
+from btfl.methods.btfl import Btfl
+from btfl.methods.coherent import Coherent
 from btfl.methods.heads import probabilities
 
 Floats = NDArray[np.float64]
@@ -30,7 +31,7 @@ Signal = Callable[[ClientBundle, Floats], Floats]
 WINDOW, BINS = 50, 32
 
 
-# What one sample says: signals for detectors of one dimension.
+# Signals of single samples, for detectors that watch one number.
 
 
 def confidence(bundle: ClientBundle, features: Floats) -> Floats:
@@ -75,7 +76,7 @@ def _range(signal: Signal, bundle: ClientBundle) -> tuple[float, float]:
     return float(low), float(high)
 
 
-# What the stream so far says: scores that rise when it turns external.
+# Scores of the stream so far, which rise when it turns external.
 
 
 def regime(bundle: ClientBundle, features: Floats) -> Floats:
@@ -203,33 +204,31 @@ def choose(names: Sequence[str] | None) -> list[Detector]:
 
 
 def has_river() -> bool:
-    """Whether the library of detectors is installed."""
+    """Return whether the library of detectors is installed."""
     return find_spec("river") is not None
 
 
 def river() -> Any:
-    """Return river's detectors, or say how to get them."""
+    """Return river's detectors, or raise an ``InputError`` that says how to install them."""
     if not has_river():
         raise InputError("ADWIN, KSWIN and Page-Hinkley are river's, which is not installed: pip install 'btfl[drift]'")
     return importlib.import_module("river.drift")
 
 
-def _coherent(bundle: ClientBundle, features: Floats) -> CoherentTrace:
-    adapter = CoherentAdapter(bundle)
+def _coherent(bundle: ClientBundle, features: Floats) -> Trace:
+    adapter = Coherent(bundle)
     adapter.predict(features)
     return adapter.trace
 
 
 def _btfl(bundle: ClientBundle, features: Floats) -> Trace:
-    adapter = BayesianAdapter(bundle)
+    adapter = Btfl(bundle)
     adapter.predict(features)
     return adapter.trace
 
 
 def _training(bundle: ClientBundle) -> Floats:
-    if "train_features" not in bundle.statistics:
-        raise InputError("the bundle lacks the statistic 'train_features', which training leaves there; train it again")
-    return np.asarray(bundle.statistics["train_features"], dtype=np.float64)
+    return bundle.statistic("train_features")
 
 
 def _window_means(values: NDArray[Any]) -> Floats:
@@ -240,7 +239,7 @@ def _window_means(values: NDArray[Any]) -> Floats:
 
 
 def _when_full(scores: Floats) -> Floats:
-    """Say nothing before the window is full."""
+    """Set the scores before the window is full to minus infinity."""
     scores[: WINDOW - 1] = -np.inf
     return scores
 

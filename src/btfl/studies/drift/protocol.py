@@ -86,7 +86,7 @@ def streams(base: Base, protocol: Protocol) -> tuple[list[Floats], list[Floats]]
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What one detector made of all streams: (clients, draws, ...) scores, or first alarms for each parameter."""
+    """What one detector found on all streams: (clients, draws, ...) scores, or first alarms for each parameter."""
 
     quiet: NDArray[Any]
     drifting: NDArray[Any]

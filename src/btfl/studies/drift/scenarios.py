@@ -23,7 +23,7 @@ from btfl.data.streams import STREAMS, Manifest, Stream, render
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.load import load_data
-from btfl.methods.registry import Method, find_method
+from btfl.methods.registry import Variant, find_method
 from btfl.models.forward import extract
 from btfl.randomness import generator
 from btfl.runs.client import DeployedClient
@@ -122,7 +122,7 @@ class Picks:
         return np.asarray(self.stream >= 2)
 
     def of(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Put together what each base stream has: its features, or its labels."""
+        """Return the picks from what each base stream has: its features, or its labels."""
         starts = np.cumsum([0, *(len(parts[name]) for name in BASE[:-1])])
         chosen: NDArray[Any] = np.concatenate([parts[name] for name in BASE])[starts[self.stream] + self.index]
         return chosen
@@ -179,20 +179,20 @@ def open_run(folder: str | Path, methods: Sequence[str] = FEATURE_METHODS, root:
     return Evaluation(load_data(experiment, root).source, Manifest.load(folder), federations, chosen)
 
 
-def _feature_method(name: str) -> Method:
+def _feature_method(name: str) -> Variant:
     method = find_method(name)
-    if method.adapter_class().takes != "features":
+    if method.method.takes != "features":
         raise InputError(
             f"method '{name}' works on images, and scenarios are made of features computed once: choose among "
             f"methods that see features, such as {', '.join(FEATURE_METHODS)}"
         )
-    method.adapter_class().check_settings(method.settings)
+    method.method.check_settings(method.settings)
     return method
 
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What one client's scenarios are made of."""
+    """What one client's scenarios are drawn from."""
 
     number: int
     labels: Mapping[str, Labels]
@@ -216,7 +216,7 @@ def make_base(evaluation: Evaluation, number: int) -> Base:
 
 @dataclass(frozen=True)
 class ScenarioSettings:
-    """How the scenarios are drawn and shown."""
+    """How the scenarios are drawn, and how many samples a method sees at a time."""
 
     seed: int = 0
     length: int = 4000
@@ -225,7 +225,9 @@ class ScenarioSettings:
     test_batch: int = 32
 
 
-def run_client(base: Base, methods: Sequence[Method], names: Sequence[str], settings: ScenarioSettings) -> pd.DataFrame:
+def run_client(
+    base: Base, methods: Sequence[Variant], names: Sequence[str], settings: ScenarioSettings
+) -> pd.DataFrame:
     """Run every method on every scenario of one client: a row for each."""
     found = [_run(base, method, scenario, settings) for scenario in map(find_scenario, names) for method in methods]
     rows = client_rows(found, settings.test_batch).rename(columns={"stream": "scenario"})
@@ -239,12 +241,12 @@ def run_scenarios(
     evaluation: Evaluation, names: Sequence[str], settings: ScenarioSettings, constants: Mapping[str, Any]
 ) -> Iterator[pd.DataFrame]:
     """Run client after client; ``constants`` are columns that hold for the whole table."""
-    told = {**constants, "scenario_seed": settings.seed, "shifted": settings.shifted}
+    columns = {**constants, "scenario_seed": settings.seed, "shifted": settings.shifted}
     for number in range(len(evaluation.manifest.clients)):
-        yield run_client(make_base(evaluation, number), evaluation.methods, names, settings).assign(**told)
+        yield run_client(make_base(evaluation, number), evaluation.methods, names, settings).assign(**columns)
 
 
-def _run(base: Base, method: Method, scenario: Scenario, settings: ScenarioSettings) -> Predictions:
+def _run(base: Base, method: Variant, scenario: Scenario, settings: ScenarioSettings) -> Predictions:
     picks = draw_picks(scenario, base.labels, settings.seed, base.number, settings.length, shifted=settings.shifted)
     recipe = method.trained_with
     seen = picks.of(base.features[recipe])

@@ -46,7 +46,16 @@ def measure_costs(
     repeats: int = 5,
     memory: bool = True,
 ) -> Iterator[Cost]:
-    """Time every method with every model on one thread; the bare forward pass comes first."""
+    """Time every method with every model on one thread; the bare forward pass comes first.
+
+    Parameters
+    ----------
+    models, methods : their names; methods may be ``onnx`` and ``onnx-split`` too
+    batches : samples at a time
+    samples : of a repeat; methods that train at test time see a twentieth
+    repeats : how often each is timed
+    memory : also measure each one's peak memory, in a process of its own
+    """
     with one_thread():
         for model in models:
             recipes = [_recipe(name) for name in methods if name not in ONNX_PATHS]
@@ -60,7 +69,7 @@ def measure_costs(
 
 def measure_run(evaluation: Evaluation, folder: Path, samples: int = 160, repeats: int = 3) -> list[Cost]:
     """Time a run's methods at batch 1 on images of client 0's own stream, and save the costs beside the results."""
-    names = [method.name for method in evaluation.methods if not issubclass(method.adapter_class(), Oracle)]
+    names = [method.name for method in evaluation.methods if not issubclass(method.method, Oracle)]
     clients = {recipe: federation.client(0) for recipe, federation in evaluation.federations.items()}
     images = render(evaluation.source, evaluation.manifest, 0)["original_ind"].images[:samples]
     first = next(iter(clients.values()))
@@ -71,7 +80,7 @@ def measure_run(evaluation: Evaluation, folder: Path, samples: int = 160, repeat
 
 
 def make_path(name: str, client: DeployedClient) -> Predict:
-    """Return the whole way from uint8 images to probabilities, at its best."""
+    """Return a function from uint8 images, (n, height, width, channels), to probabilities, (n, classes)."""
     if name in ONNX_PATHS:
         return onnx_path(name, client)
     network = client.extractor()
@@ -128,7 +137,7 @@ def _take_turns(paths: dict[str, Predict], parts: Sequence[Images]) -> dict[str,
     """Return the median seconds of a call of each."""
     taken: dict[str, list[float]] = {name: [] for name in paths}
     gc.collect()
-    gc.disable()  # or else one of them pays for the rubbish of all
+    gc.disable()  # otherwise one of them pays for the garbage of all
     try:
         for start in range(0, len(parts), BLOCK):
             # in another order every time, so that none always comes after the same one
@@ -160,7 +169,7 @@ def _run_alone(name: str, client: DeployedClient) -> float | None:
 
 
 def _is_slow(name: str) -> bool:
-    return name not in ONNX_PATHS and find_method(name).adapter_class().takes == "images"
+    return name not in ONNX_PATHS and find_method(name).method.takes == "images"
 
 
 def _recipe(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.methods.btfl.method import BayesianAdapter
+from btfl.methods.btfl.method import Btfl
 from btfl.pixels.types import Images
 from btfl.runs.client import DeployedClient
 
@@ -19,12 +19,12 @@ ONNX_PATHS: Mapping[str, str] = {"onnx": "BTFL, one ONNX graph", "onnx-split": "
 
 
 def has_onnx() -> bool:
-    """Say whether clients can be exported and run here."""
+    """Return whether clients can be exported and run here."""
     return all(find_spec(name) is not None for name in ("onnx", "onnxscript", "onnxruntime"))
 
 
 def onnx_path(name: str, client: DeployedClient) -> Callable[[Images], NDArray[Any]]:
-    """Export the client and give its way from images to probabilities, on one thread."""
+    """Export the client; return a function from images to probabilities, on one thread."""
     from btfl.export.write import export_split, export_whole
 
     with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +40,7 @@ def onnx_path(name: str, client: DeployedClient) -> Callable[[Images], NDArray[A
 
             return predict
         extractor = _session(export_split(client, path)[0])
-    adapter = BayesianAdapter(client.bundle)
+    adapter = Btfl(client.bundle)
 
     def predict_split(images: Images) -> NDArray[Any]:
         return adapter.predict(extractor.run(None, {"images": images})[0])
