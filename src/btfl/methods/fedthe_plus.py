@@ -80,7 +80,7 @@ class FedThePlus(FedThe):
 
         from btfl.models.forward import extract
 
-        images = np.asarray(batch)
+        images = np.ascontiguousarray(batch)
         super().predict(extract(self._network, images))
         answers = []
         for image, e in zip(images, self.trace["e"].tolist(), strict=True):

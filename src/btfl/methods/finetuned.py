@@ -38,4 +38,4 @@ class FineTuned(Method):
         """Return the fine-tuned model's probabilities for (samples, height, width, channels) images."""
         from btfl.models.forward import logits
 
-        return np.exp(log_softmax(logits(self._network, np.asarray(batch)).astype(np.float64)))
+        return np.exp(log_softmax(logits(self._network, np.ascontiguousarray(batch)).astype(np.float64)))

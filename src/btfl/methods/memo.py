@@ -77,7 +77,7 @@ class Memo(Method):
         from btfl.models.tuning import predicted
 
         answers = []
-        for image in np.asarray(batch):
+        for image in np.ascontiguousarray(batch):
             try:
                 self.tune(image)
                 answers.append(predicted(self.network, image))

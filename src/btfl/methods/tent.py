@@ -90,7 +90,7 @@ class Tent(Method):
         with torch.enable_grad():
             # Nobody wants a gradient of the images. But torch (2.13 still) crashes in GroupNorm's backward pass on the
             # channels-last memory of our images if nothing below the layer asks for one.
-            images = to_tensor(np.asarray(batch)).requires_grad_()
+            images = to_tensor(np.ascontiguousarray(batch)).requires_grad_()
             for _ in range(self.settings.steps):
                 logits = self.network(images)
                 self._optimiser.zero_grad(set_to_none=True)

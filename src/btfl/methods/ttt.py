@@ -73,7 +73,7 @@ class TestTimeTraining(Method):
         from btfl.models.tuning import predicted
 
         answers = []
-        for image in np.asarray(batch):
+        for image in np.ascontiguousarray(batch):
             self.learn(image)
             answers.append(predicted(self.network, image))
         return np.stack(answers)

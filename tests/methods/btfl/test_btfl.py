@@ -121,7 +121,7 @@ def test_a_wrong_state_is_refused(bundle: ClientBundle) -> None:
         ({"a": 1.0}, "lacks b, seen"),
         ({"a": math.nan, "b": 1, "seen": 0}, "out of range"),
         ({"a": -3, "b": 1, "seen": 0}, "out of range"),
-        ({"a": "x", "b": 1, "seen": 0}, "not made of numbers"),
+        ({"a": "x", "b": 1, "seen": 0}, "a lies between 1 and 15"),
     ):
         with pytest.raises(InputError, match=words):
             method.restore(state)

@@ -11,7 +11,7 @@ import pytest
 
 from btfl import Btfl, BtflSettings
 from btfl.core.arithmetic import ARRAYS
-from btfl.errors import InputError, UnknownNameError
+from btfl.errors import BtflError, UnknownNameError
 from btfl.methods.btfl import memory
 from btfl.methods.btfl.evidence import log_rectified_ratio
 from making import make_bundle, make_stream
@@ -126,7 +126,7 @@ def test_single_knobs_change_single_things_and_wrong_ones_are_refused() -> None:
         {"log_tau_limit": 1e4},
     )
     for wrong in wrongs:
-        with pytest.raises(InputError):
+        with pytest.raises(BtflError, match=next(iter(wrong))):
             BtflSettings(**wrong)
 
 

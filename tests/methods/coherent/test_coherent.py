@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from btfl import Btfl, ClientBundle, Coherent, CoherentSettings, DiscretisedLikelihood, expected_weight
-from btfl.errors import InputError
+from btfl.errors import BtflError, InputError
 from btfl.methods.coherent.memory import Regimes, step
 from btfl.methods.registry import find_method
 from btfl.runs.client import DeployedClient
@@ -255,7 +255,7 @@ def test_wrong_input_is_refused() -> None:
         {"global_heads": "x"},
     )
     for wrong in wrongs:
-        with pytest.raises(InputError):
+        with pytest.raises(BtflError, match=next(iter(wrong))):
             CoherentSettings(**wrong)
 
 

@@ -31,6 +31,7 @@ from btfl.methods.state import read_memory
 
 Floats = NDArray[np.float64]
 _PERSONAL, _GLOBAL = 0, 1  # places in the stack of heads
+_ROUNDING = 1e-9  # what pruning leaves may be above its limit by so much
 
 
 class BtflTrace(Trace):
@@ -158,9 +159,9 @@ class Btfl(Method):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        most = self.settings.prune_above - 1.0 if self.settings.use_history else 1.0
-        saved = read_memory(state, {"a": (1.0, most), "b": (1.0, most)})
-        if saved["a"] + saved["b"] > max(self.settings.prune_above, 2.0):
+        total = (self.settings.prune_above if self.settings.use_history else 2.0) + _ROUNDING
+        saved = read_memory(state, {"a": (1.0, total - 1.0), "b": (1.0, total - 1.0)})
+        if saved["a"] + saved["b"] > total:
             raise InputError(
                 f"the state is out of range: a + b = {saved['a'] + saved['b']:g}, but these settings prune above "
                 f"{self.settings.prune_above:g}"

@@ -123,7 +123,8 @@ class ThreeRegimes:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        most = 1.0 + 1.0 / (1.0 - self._forgetting) + _ROUNDING  # each sample adds at most 1, and f of it survives
+        # each sample adds at most 1, and f of it survives
+        most = (1.0 + 1.0 / (1.0 - self._forgetting)) * (1.0 + _ROUNDING)
         counts = (1.0 - _ROUNDING, most)
         saved = read_memory(state, {"internal": (0.0, 1.0), "mixture": (0.0, 1.0), "a": counts, "b": counts})
         memory = Regimes(*(saved[name] for name in Regimes._fields))
