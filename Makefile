@@ -28,10 +28,11 @@ demo: $(READY)  ## train on handwritten digits, compare the methods, write a rep
 test: $(READY_TO_TEST)  ## run the tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-lint: $(READY_TO_TEST)  ## ruff and mypy
+lint: $(READY_TO_TEST)  ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(READY_TO_TEST)  ## let ruff format the code
 	$(BIN)/ruff check --fix .

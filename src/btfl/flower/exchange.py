@@ -24,7 +24,7 @@ from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import HeadLike, LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
-from btfl.core.summary import Summary
+from btfl.core.summary import Protection, Summary
 from btfl.engines.base import Failure, Kept
 from btfl.engines.faults import FaultSettings
 from btfl.errors import BtflError, InputError, TooFewClientsError
@@ -48,7 +48,10 @@ class LocalView:
     """The client's own linear layer, trained on the same features and never uploaded."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     distorted_features: ArrayLike | None = None
-    """Of one distorted copy of each sample, in the same order; coherent's evidence is better with them."""
+    """Of one distorted copy of each sample, in the same order; Coherent's evidence is better with them."""
+    protection: Protection | None = None
+    """What is done to the features before, and to the sums after they are added up: clipping, noise. With it, the
+    server must be told not to expect exact sums: ``exchange(..., exact=False)``."""
 
 
 View = Callable[[ArrayRecord, Context], LocalView]
@@ -93,11 +96,18 @@ class Exchanged:
 
 
 def exchange(
-    grid: Grid, arrays: ArrayRecord, classes: int, dimensions: int, faults: FaultSettings | None = None
+    grid: Grid,
+    arrays: ArrayRecord,
+    classes: int,
+    dimensions: int,
+    faults: FaultSettings | None = None,
+    *,
+    exact: bool = True,
 ) -> Exchanged:
     """When training has ended: ask all nodes for their sums, send the total back, and have them make their bundles.
 
     A node that fails, or sends numbers that cannot be, is left out; with too few the exchange stops with an error.
+    ``exact=False``: the clients add noise (``LocalView.protection``), so only shapes and finite values are asked for.
     """
     faults, failed = faults or FaultSettings(), dict[int, str]()
     nodes = sorted(grid.get_node_ids())
@@ -110,7 +120,7 @@ def exchange(
             try:
                 answer = _answer("describe", reply)
                 assert isinstance(answer, Description)
-                answer.summary.check(classes, dimensions)
+                answer.summary.check(classes, dimensions, exact=exact)
             except InputError as error:
                 _fail(failed, node, error)
                 continue
@@ -141,25 +151,28 @@ class WithBtfl(Strategy):  # type: ignore[misc,unused-ignore]  # Any where flwr 
     dimensions: int
     """Width of the features."""
     faults: FaultSettings = FaultSettings()
+    exact: bool = True
+    """Off where clients add noise to what they upload (``LocalView.protection``)."""
     exchanged: Exchanged | None = None
 
     def start(self, grid: Grid, *args: Any, **options: Any) -> Result:
         """Do what the strategy does, then the exchange."""
         result = super().start(grid, *args, **options)
-        self.exchanged = exchange(grid, result.arrays, self.classes, self.dimensions, self.faults)
+        self.exchanged = exchange(grid, result.arrays, self.classes, self.dimensions, self.faults, exact=self.exact)
         return result
 
 
 def _describe(view: LocalView) -> Description:
-    return Description(_summary(view))
+    return Description(_summary(view, view.protection))
 
 
-def _summary(view: LocalView) -> Summary:
+def _summary(view: LocalView, protection: Protection | None = None) -> Summary:
     for name, features in (("features", view.features), ("distorted_features", view.distorted_features)):
         if features is not None and (np.asarray(features) < 0).any():
             raise InputError(f"{name} must not be negative: end the extractor in a ReLU")
     classes = LinearHead.of(view.global_head).classes
-    return Summary.of(_single(view.features), view.labels, classes, distorted=_single(view.distorted_features))
+    copies = _single(view.distorted_features)
+    return Summary.of(_single(view.features), view.labels, classes, distorted=copies, protection=protection)
 
 
 def _single(features: ArrayLike | None) -> Any:

@@ -132,7 +132,8 @@ class Method(ABC):
                 f"{type(settings).__name__}"
             )
         self.bundle.require(*self.needs, by=f"{self.card().title} (recipe '{self.recipe}')")
-        self._found: tuple[Any, ...] | None = None
+        self.found: tuple[Any, ...] | None = None
+        """What ``predict`` found, in the order of ``columns``: a number or an array each; ``trace`` shows it."""
 
     @property
     def bundle(self) -> ClientBundle:
@@ -151,12 +152,12 @@ class Method(ABC):
     def _traced(self) -> Trace:
         if not self.columns:
             return Trace({})
-        if self._found is None:
+        if self.found is None:
             raise InputError("there is no trace yet: call predict first")
         return Trace(
             {
                 name: np.asarray(value, dtype=column.dtype).reshape(-1)
-                for (name, column), value in zip(self.columns.items(), self._found, strict=True)
+                for (name, column), value in zip(self.columns.items(), self.found, strict=True)
             }
         )
 
@@ -172,7 +173,7 @@ class Method(ABC):
 
     def reset(self) -> None:
         """Forget the stream, and undo what was done to any network."""
-        self._found = None
+        self.found = None
 
     @classmethod
     def card(cls) -> Card:

@@ -153,7 +153,7 @@ class FedThe(Method):
         """Return the mixture's probabilities for (samples, dimensions) features."""
         objective = self._objective(as_features(batch, self.bundle.dimensions))
         e = minimise(objective, self.settings.steps, self.settings.learning_rate)
-        self._found = e, objective.similarity
+        self.found = e, objective.similarity
         return np.exp(log_softmax(objective.mixed(e)))
 
     def _objective(self, features: Floats) -> Objective:
@@ -185,7 +185,7 @@ class FedThe(Method):
         check_keys(state, ("history",))
         history = state["history"]
         self._history = None if history is None else numbers("history", history, (self.bundle.dimensions,))
-        self._found = None
+        self.found = None
 
     def reset(self) -> None:
         """Forget the stream."""

@@ -87,5 +87,5 @@ class Oracle(Method):
         right_personal = by_personal.argmax(1) == self._answers
         likelier = by_global[rows, self._answers] > by_personal[rows, self._answers]
         chosen = np.where(right_global == right_personal, likelier, right_global)
-        self._answers, self._found = None, (chosen,)
+        self._answers, self.found = None, (chosen,)
         return np.where(chosen[:, None], by_global, by_personal)

@@ -102,7 +102,7 @@ class LabelShift(Method):
         if (recent < 0).any() or (shares <= 0).any():
             raise InputError("the state is out of range: recent must not be negative, and shares must be above 0")
         self._recent[: len(recent)] = recent
-        self._seen, self.shares, self._found = seen, shares, None
+        self._seen, self.shares, self.found = seen, shares, None
 
     def reset(self) -> None:
         """Forget the stream."""

@@ -98,7 +98,7 @@ class T3A(Method):
             numbers("entropies", value, (len(kept),))
             for value, kept in zip(state["entropies"], supports, strict=True)
         ]  # fmt: skip
-        self._supports, self._entropies, self._prototypes, self._found = supports, entropies, prototypes, None
+        self._supports, self._entropies, self._prototypes, self.found = supports, entropies, prototypes, None
 
     def reset(self) -> None:
         """Go back to the head's own rows."""

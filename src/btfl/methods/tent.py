@@ -117,7 +117,7 @@ class Tent(Method):
         if not isinstance(saved, list) or len(saved) != len(self._parameters):
             raise InputError(f"parameters in the state must be a list of {len(self._parameters)} entries")
         read = [_read(one, parameter) for one, parameter in zip(saved, self._parameters, strict=True)]
-        self._optimiser, self._found = self._new_optimiser(), None
+        self._optimiser, self.found = self._new_optimiser(), None
         moments: dict[int, dict[str, torch.Tensor]] = {}
         for i, ((steps, arrays), parameter) in enumerate(zip(read, self._parameters, strict=True)):
             tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -113,7 +113,7 @@ class TestTimeTraining(Method):
         check_keys(state, ("weights",))
         check_keys(state["weights"], self._tuned.state_dict())
         load_arrays(self._tuned, {name: unpack(name, value) for name, value in state["weights"].items()})
-        self._found = None
+        self.found = None
 
     def reset(self) -> None:
         """Undo all steps."""

@@ -8,7 +8,7 @@ adds them up (``describe``), so both can be done under secure aggregation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -42,8 +42,8 @@ class Recipe(ABC):
     name: ClassVar[str]
     rounds_of: ClassVar[str | None] = None
     """The recipe whose rounds these are, where only the end differs: what it has trained need not be trained again."""
-    protection: Protection | None = None
-    """What is done to a client's data before its summary is uploaded: clipping, noise."""
+    protection: Callable[[int], Protection] | None = None
+    """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 
     def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
         self.settings, self.image_shape, self.classes = settings, image_shape, classes

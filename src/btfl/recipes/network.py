@@ -30,7 +30,7 @@ class NetworkRecipe(Recipe):
             data.train.labels,
             self.classes,
             distorted=self._features_of_copies(network, data),
-            protection=self.protection,
+            protection=None if self.protection is None else self.protection(data.client),
         )
 
     def check_summary(self, summary: Summary) -> None:

@@ -144,7 +144,7 @@ class Btfl(Method):
             e = expected_weight_by_trapezoid(a, b, np.exp(log_tau_hat))
         else:
             e = xp.expected_weight(a, b, log_tau_hat)
-        self._found = e, log_tau, log_tau_hat, event, a, b, *entropies
+        self.found = e, log_tau, log_tau_hat, event, a, b, *entropies
         return e
 
     @property
@@ -166,11 +166,11 @@ class Btfl(Method):
                 f"the state is out of range: a + b = {saved['a'] + saved['b']:g}, but these settings prune above "
                 f"{self.settings.prune_above:g}"
             )
-        self._memory, self._seen, self._found = memory.Beta(saved["a"], saved["b"]), state["seen"], None
+        self._memory, self._seen, self.found = memory.Beta(saved["a"], saved["b"]), state["seen"], None
 
     def reset(self) -> None:
         """Forget the stream."""
-        self._memory, self._seen, self._found = memory.Beta(), 0, None
+        self._memory, self._seen, self.found = memory.Beta(), 0, None
 
 
 def _mixed(e: Any, weights: Any, totals: Any) -> Floats:

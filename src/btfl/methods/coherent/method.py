@@ -126,7 +126,7 @@ class Coherent(Method):
         judged = self._memory.take(log_tau, features)
         e = self._weight(xp, judged, log_tau)
         self._seen += len(features)
-        self._found = e, log_tau, judged.all_external
+        self.found = e, log_tau, judged.all_external
         return e
 
     def _mixed(self, e: Any, weights: Any, totals: Any) -> Floats:
@@ -152,9 +152,9 @@ class Coherent(Method):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         self._memory.restore(state)
-        self._seen, self._found = int(state["seen"]), None
+        self._seen, self.found = int(state["seen"]), None
 
     def reset(self) -> None:
         """Forget the stream."""
         self._memory.reset()
-        self._seen, self._found = 0, None
+        self._seen, self.found = 0, None
