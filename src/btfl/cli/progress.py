@@ -28,7 +28,7 @@ class Watcher:
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=None),  # as wide as there is room: the words come first
+            BarColumn(bar_width=None),  # as wide as the words leave it
             TimeRemainingColumn(),
             TextColumn("left"),
             TextColumn("{task.fields[metrics]}"),
