@@ -133,8 +133,8 @@ def test_a_wrong_state_is_refused_and_changes_nothing(name: str) -> None:
     wrongs: list[Any] = [{**state, "unknown": 1}, [1.0]]
     if state:
         wrongs += [{}, *({key: value for key, value in state.items() if key != left} for left in state)]
-    for path in leaves(state):
-        wrongs += [changed(state, path, value) for value in ("?", {}, [[]], [["a"]], float("nan"), float("inf"))]
+    values: tuple[Any, ...] = ("?", {}, [[]], [["a"]], float("nan"), float("inf"))
+    wrongs += [changed(state, path, value) for path in leaves(state) for value in values]
     for wrong in wrongs:
         with pytest.raises(InputError):
             method.restore(wrong)

@@ -191,8 +191,9 @@ class Method(ABC):
         if cls.settings_class is not NoSettings:
             cls.settings_class.make(**settings)
             return
-        parameters = inspect.signature(cls).parameters
-        if "settings" not in parameters and any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        kinds = {p.name: p.kind for p in inspect.signature(cls).parameters.values()}
+        anything = inspect.Parameter.VAR_KEYWORD
+        if anything in kinds.values() and kinds.get("settings", anything) is anything:
             return  # one of a user's own that takes any keyword checks them itself
         known = [each.name for each in _from_signature(cls)]
         for name in settings:

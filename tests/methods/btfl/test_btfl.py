@@ -31,6 +31,7 @@ def entropy(p: np.ndarray) -> float:
 def the_page(bundle: ClientBundle, stream: np.ndarray) -> list[tuple[np.ndarray, float, float, float, float, int]]:
     """The spec's steps 1 to 6, one sample at a time, written as plainly as possible."""
     a, b, d, rows = 1.0, 1.0, bundle.dimensions, []
+    mean_l, mean_g = bundle.mean_entropies
     for z in stream:
         bias = 0 if bundle.global_head.bias is None else bundle.global_head.bias
         y_g = softmax(bundle.global_head.weight @ z + bias)
@@ -43,14 +44,14 @@ def the_page(bundle: ClientBundle, stream: np.ndarray) -> list[tuple[np.ndarray,
             log_q.append(float(np.log(np.where(np.round(np.tanh(z)) == 0, p, 1 - p)).sum()))
         log_tau = log_q[0] - log_q[1]
         event = 0
-        if log_tau > 0 and h_l < bundle.local_entropy and h_g > bundle.global_entropy:
+        if log_tau > 0 and h_l < mean_l and h_g > mean_g:
             b, event = b + 1, -1
-        elif log_tau < 0 and h_l > bundle.local_entropy and h_g < bundle.global_entropy:
+        elif log_tau < 0 and h_l > mean_l and h_g < mean_g:
             a, event = a + 1, 1
         if a + b > 16:
             a, b = 1 + a / (a + b), 1 + b / (a + b)
-        u_l = math.exp((h_l - bundle.local_entropy) / bundle.local_entropy)
-        u_g = math.exp((h_g - bundle.global_entropy) / bundle.global_entropy)
+        u_l = math.exp((h_l - mean_l) / mean_l)
+        u_g = math.exp((h_g - mean_g) / mean_g)
         tau_hat = math.exp(u_l * log_q[0] / d - u_g * log_q[1] / d)
         e = expected_weight(a, b, tau_hat)
         rows.append((e * y_g + (1 - e) * y_l, e, a, b, tau_hat, event))

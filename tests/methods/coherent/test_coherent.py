@@ -243,7 +243,7 @@ def test_wrong_input_is_refused() -> None:
     for state in ({}, *({**before, **wrong} for wrong in wrong_states)):
         with pytest.raises(InputError):
             method.restore(state)
-    with pytest.raises(InputError, match="Coherent .* needs local_class_counts, global_class_counts"):
+    with pytest.raises(InputError, match=r"Coherent .* needs local_class_counts, global_class_counts"):
         Coherent(ClientBundle(bundle.global_head, bundle.personal_head, bundle.local_likelihood,
                                      bundle.global_likelihood, 0.1, 0.1))  # fmt: skip
     wrongs: tuple[dict[str, Any], ...] = (
