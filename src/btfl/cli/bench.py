@@ -45,7 +45,7 @@ def bench(
     `btfl bench demo --method btfl --method "btfl[count=after]" --method my_module:MyAdapter`
     """
     from btfl.cli.collect import collect, collect_faults
-    from btfl.cli.show import run_and_show
+    from btfl.cli.running import run_and_show
     from btfl.engines import LocalEngine
 
     chosen, faults = collect(context.obj), collect_faults(context.obj)

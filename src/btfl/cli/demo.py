@@ -21,7 +21,7 @@ def demo(
 
     Example: `btfl demo --workers 2`
     """
-    from btfl.cli.show import run_and_show
+    from btfl.cli.running import run_and_show
     from btfl.experiments.experiment import make_experiment
     from btfl.experiments.files import read_preset
 

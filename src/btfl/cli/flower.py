@@ -30,7 +30,7 @@ def simulate(
 
     need_flower()
     from btfl.cli.collect import collect, collect_faults
-    from btfl.cli.show import run_and_show
+    from btfl.cli.running import run_and_show
     from btfl.flower.simulation import FlowerSimulation
 
     chosen, faults = collect(context.obj), collect_faults(context.obj)

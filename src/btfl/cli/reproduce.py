@@ -56,7 +56,8 @@ def reproduce(
             console.print(f"[bold]{each.name:<8}[/bold] {each.title}{ending}")
         console.print("\nSmaller and without downloads: btfl reproduce table2 --scale 0.05 --dataset digits")
         return
-    from btfl.cli.show import run_with_progress, show_report
+    from btfl.cli.running import run_with_progress
+    from btfl.cli.show import show_report
     from btfl.studies.speed.measure import measure_run
 
     console, found = Console(), read_experiment(name)
