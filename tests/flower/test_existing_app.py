@@ -97,7 +97,7 @@ def test_distorted_copies_are_added_up_where_a_view_has_them(tmp_path: Path, cap
     add_btfl(app, view, lambda context: tmp_path / str(context.node_id))
     exchanged = exchange(InProcessGrid(app, range(3)), ArrayRecord(), classes=2, dimensions=4)
     assert exchanged.kept == (100, 101)
-    assert "node 102 is left out of the exchange: distorted_features must be 5 rows" in caplog.text
+    assert "node 102 is left out of the exchange: distorted features must be 5 rows" in caplog.text
     statistics = ClientBundle.load(tmp_path / "101").statistics
     assert statistics["global_class_counts"].tolist() == [4, 6]
     assert statistics["global_distorted_class_counts"].tolist() == [2, 3]
