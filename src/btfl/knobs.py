@@ -16,7 +16,6 @@ import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -155,7 +154,7 @@ class Settings:
     @classmethod
     def knobs(cls) -> tuple[Knob, ...]:
         """Return what is known of each setting."""
-        return _knobs(cls)  # type: ignore[arg-type]
+        return _knobs(cls)
 
     @classmethod
     def make(cls, **values: Any) -> Self:
@@ -176,7 +175,6 @@ class NoSettings(Settings):
     """For what has nothing to set."""
 
 
-@cache
 def _knobs(cls: type[Settings]) -> tuple[Knob, ...]:
     hints = get_type_hints(cls)
     found = []
