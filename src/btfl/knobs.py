@@ -16,6 +16,7 @@ import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -176,7 +177,7 @@ class NoSettings(Settings):
 
 
 def _knobs(cls: type[Settings]) -> tuple[Knob, ...]:
-    hints = get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     found = []
     for each in fields(cls):  # type: ignore[arg-type]
         declared: _Declared = each.metadata.get(_KEY) or _Declared("", None, None, None, None, None)
@@ -185,6 +186,12 @@ def _knobs(cls: type[Settings]) -> tuple[Knob, ...]:
         limits = {limit: getattr(declared, limit) for limit in _LIMITS}
         found.append(Knob.of(each.name, hints[each.name], default, declared.help, choices, **limits))
     return tuple(found)
+
+
+@cache
+def _hints(cls: type[Settings]) -> dict[str, Any]:
+    """Reading annotations is slow, and they do not change; choices that are registered elsewhere may."""
+    return get_type_hints(cls)
 
 
 def _without_none(kind: Any) -> tuple[Any, bool]:
