@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -56,8 +56,10 @@ def _show(console: Console, variant: Variant) -> None:
     method, card = variant.method, variant.card
     console.print(f"[bold]{variant.name}[/bold]  {variant.title}")
     exported = "yes (btfl export)" if method.exportable else "no"
+    preset = ", ".join(f"{key} = {value}" for key, value in variant.settings.items())
     for what, said in (
         ("does", card.summary),
+        *([("is set to", preset)] if preset else []),
         ("paper", card.paper or "none"),
         ("trains", variant.trained_with),
         ("sees", method.takes),
@@ -66,18 +68,22 @@ def _show(console: Console, variant: Variant) -> None:
     ):
         console.print(f"  {what}: {said}", markup=False)
     console.print("\nSettings" if method.knobs() else "\nIt has no settings.")
+    here = {**variant.settings}
+    if method.settings_class.knobs():
+        here = method.settings_class.make(**variant.settings).as_dict()
     for each in method.knobs():
-        _show_setting(console, each, variant)
+        _show_setting(console, each, here.get(each.name, each.default))
     if method.columns:
         console.print("\nColumns of its trace")
         for column, about in method.columns.items():
             console.print(f"  [bold]{column}[/bold]: {about.help}")
 
 
-def _show_setting(console: Console, each: Knob, variant: Variant) -> None:
-    default = "none" if each.default is None else each.default
-    here = variant.settings.get(each.name, each.default)
-    changed = f"; here {here}" if here != each.default else ""
-    console.print(f"  [bold]{each.name}[/bold] = {default}{changed}")
-    console.print(f"      {each.help}".rstrip(), markup=False)
-    console.print(f"      {each.range[0].upper()}{each.range[1:]}.", markup=False)
+def _show_setting(console: Console, each: Knob, value: Any) -> None:
+    """Print a setting: its value under this name, its meaning, its range, and its default if that is another."""
+    shown, default = ("none" if one is None else one for one in (value, each.default))
+    console.print(f"  [bold]{each.name}[/bold] = {shown}")
+    if each.help:
+        console.print(f"      {each.help}", markup=False)
+    changed = f" Default: {default}." if value != each.default else ""
+    console.print(f"      {each.range[0].upper()}{each.range[1:]}.{changed}", markup=False)
