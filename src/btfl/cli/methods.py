@@ -53,9 +53,11 @@ def methods(
 
 
 def _show(console: Console, variant: Variant) -> None:
+    from rich.markup import escape
+
     method, card = variant.method, variant.card
-    console.print(f"[bold]{variant.name}[/bold]  {variant.title}")
-    exported = "yes (btfl export)" if method.exportable else "no"
+    console.print(f"[bold]{escape(variant.name)}[/bold]  {escape(variant.title)}")
+    exported = "yes, as it is by default (btfl export)" if method.exportable and not variant.settings else "no"
     preset = ", ".join(f"{key} = {value}" for key, value in variant.settings.items())
     for what, said in (
         ("does", card.summary),
