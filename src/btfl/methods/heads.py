@@ -72,7 +72,7 @@ class Oracle(Method):
         self._answers: NDArray[np.int64] | None = None
 
     def tell(self, labels: NDArray[np.int64]) -> None:
-        """Say the answers to the next batch; the benchmark does this for the oracle and for nothing else."""
+        """Tell it the answers to the next batch; the benchmark does this for the oracle and for nothing else."""
         self._answers = labels
 
     def predict(self, batch: ArrayLike) -> Floats:

@@ -16,7 +16,7 @@ from btfl.methods.base import Client, Method
 from btfl.methods.card import Card
 from btfl.methods.generative_head import with_generative_head
 
-GlobalHead = Literal["trained", "generative"]
+HeadChoice = Literal["trained", "generative"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     test_batch: int | None = None
     """How many samples it sees at a time; None: what the benchmark is set to."""
-    global_head: GlobalHead = "trained"
+    global_head: HeadChoice = "trained"
     """``generative``: the head made of all clients' sums takes the place of the trained global one."""
 
     @property
@@ -90,8 +90,8 @@ def find_method(text: str) -> Variant:
     if test_batch is not None and (not isinstance(test_batch, int) or test_batch < 1):
         raise InputError(f"test_batch is a number of samples, at least 1, not {test_batch!r}")
     global_head = changes.pop("global_head", variant.global_head)
-    if global_head not in get_args(GlobalHead):
-        raise InputError(f"global_head is one of {', '.join(get_args(GlobalHead))}, not {global_head!r}")
+    if global_head not in get_args(HeadChoice):
+        raise InputError(f"global_head is one of {', '.join(get_args(HeadChoice))}, not {global_head!r}")
     if global_head == "generative" and variant.method.takes != "features":
         raise InputError(f"the method '{name}' works on images and has no place for another global head")
     return replace(

@@ -86,7 +86,7 @@ def check_hardware(settings: TrainingSettings) -> None:
     if settings.compile and (ending := _try(_COMPILE_TRIAL)):
         raise InputError(
             f"torch.compile does not work on this machine: a small trial ended with {ending}. It needs a C++ compiler "
-            "(g++, say); install one, or leave compile at false"
+            "(for example g++); install one, or leave compile at false"
         )
 
 

@@ -67,7 +67,7 @@ def first_network(recipe: Recipe) -> Network:
 
 
 def make_optimiser(settings: TrainingSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return a fresh optimiser; momentum and moments start anew in every round, as clients come and go."""
+    """Return a fresh optimiser; momentum and moments start again in every round, as clients come and go."""
     if settings.optimiser == "adam":
         return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     return torch.optim.SGD(

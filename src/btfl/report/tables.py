@@ -46,7 +46,7 @@ def accuracy_table(group: Group) -> Table:
 
 
 def accuracy_notes(group: Group) -> list[str]:
-    """Say what a reader must know to read the accuracy rightly."""
+    """Return what a reader must know to read the accuracy rightly."""
     seeds, data = group.seeds, group.first.record["data"]
     lines = [
         "Mean over clients, each counting the same; average: mean of the streams; mean e: weight of the global head.",
