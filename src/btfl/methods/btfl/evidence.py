@@ -26,12 +26,12 @@ def log_rectified_ratio(
     log_q_local, log_q_global = log_q
     if not settings.use_characteristic:
         return log_q_local - log_q_local  # zero, in its shape
-    u_local = u_global = 1.0
     if settings.use_entropy:
-        mean, scale, limit = means[0], settings.global_entropy_scale or means[1], settings.log_u_limit
-        u_local = xp.exp(xp.minimum((entropies[0] - mean) / mean, limit))
-        u_global = xp.exp(xp.minimum((entropies[1] - scale) / scale, limit))
-    log_ratio = xp.clip((u_local * log_q_local - u_global * log_q_global) / dimensions, settings.log_tau_limit)
+        (h_local, h_global), (mean, scale), limit = entropies, means, settings.log_u_limit
+        scale = settings.global_entropy_scale or scale
+        log_q_local = xp.exp(xp.minimum((h_local - mean) / mean, limit)) * log_q_local
+        log_q_global = xp.exp(xp.minimum((h_global - scale) / scale, limit)) * log_q_global
+    log_ratio = xp.clip((log_q_local - log_q_global) / dimensions, settings.log_tau_limit)
     return log_ratio if settings.squash is None else _squashed(log_ratio, settings.squash)
 
 

@@ -34,11 +34,10 @@ def detect(xp: Arithmetic, log_tau: Any, local_excess: Any, global_excess: Any, 
     IND: tau > 1, the personal head surer than usual, the global head less sure. EXD: the reverse of all three.
     Ties are no event.
     """
-    internal, external = log_tau > 0, log_tau < 0
-    if settings.use_entropy:
-        internal = internal & (local_excess < 0) & (global_excess > 0)
-        external = external & (local_excess > 0) & (global_excess < 0)
-    return xp.minus(external, internal)
+    if not settings.use_entropy:
+        return xp.minus(log_tau < 0, log_tau > 0)
+    external = (log_tau < 0) & (local_excess > 0) & (global_excess < 0)
+    return xp.minus(external, (log_tau > 0) & (local_excess < 0) & (global_excess > 0))
 
 
 def count(prior: Beta, external: int, internal: int, settings: BtflSettings) -> Beta:

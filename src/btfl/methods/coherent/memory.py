@@ -110,10 +110,12 @@ class ThreeRegimes:
         if isinstance(log_tau, float):
             self._memory, judgement = step(self._memory, log_tau, self._forgetting, self._change)
             return judgement
+        memory, forgetting, change = self._memory, self._forgetting, self._change
         judgements = []
         for value in log_tau.tolist():
-            self._memory, judgement = step(self._memory, value, self._forgetting, self._change)
+            memory, judgement = step(memory, value, forgetting, change)
             judgements.append(judgement)
+        self._memory = memory
         return Judgement(*np.array(judgements).T)
 
     @property
