@@ -27,7 +27,7 @@ TELLS_E = ("fedthe", "btfl", "btfl-release", "oracle")
 
 
 @cache
-def digits() -> Source:
+def digit_images() -> Source:
     return load_source("digits")
 
 
@@ -35,7 +35,7 @@ def make_run(folder: Path, *, length: int = 40, skill: dict[str, float] | None =
     """Write a run folder as ``run_bench`` would."""
     values = {"name": "made", "model": "mlp", "clients": 4, "methods": METHODS, "training": {"rounds": 2}, **settings}
     experiment = make_experiment(values)
-    source = digits() if experiment.shift is None else load_source("digits", shift=experiment.shift)
+    source = digit_images() if experiment.shift is None else load_source("digits", shift=experiment.shift)
     partition = make_partition(source, experiment.partition_settings(), experiment.seed)
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     methods = tuple(find_method(name) for name in experiment.methods)

@@ -162,8 +162,7 @@ def test_it_mixes_logits_and_begins_at_one_half() -> None:
 
 
 def history_of(method: FedThe) -> Floats:
-    assert method._history is not None
-    return method._history
+    return np.array(method.state["history"])
 
 
 def stream(samples: int = 97) -> Floats:

@@ -42,7 +42,7 @@ def images(count: int, seed: int) -> NDArray[np.uint8]:
 
 
 def weights_of(method: FedThePlus) -> list[NDArray[np.float32]]:
-    return [*to_arrays(method._network).values(), *to_arrays(method._personal).values()]
+    return [*to_arrays(method.network).values(), *to_arrays(method.personal).values()]
 
 
 def test_network_and_heads_come_back_as_they_were_after_every_batch(client: DeployedClient) -> None:

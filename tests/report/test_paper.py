@@ -27,7 +27,7 @@ def run_like(folder: Path, **data: object) -> SavedRun:
 
 
 def test_rows_of_the_paper_add_up_but_for_the_misprint() -> None:
-    table = paper._table()
+    table = paper.accuracy_table()
     wrong = []
     for key, rows in table[~table["model"].str.contains("@")].groupby(["dataset", "model", "dirichlet", "method"]):
         values = rows.set_index("distribution")["accuracy"]
@@ -68,7 +68,7 @@ def test_what_is_not_alike_is_said(tmp_path: Path) -> None:
 
 
 def test_the_paper_comes_with_the_package() -> None:
-    assert len(paper._table()) == 280
+    assert len(paper.accuracy_table()) == 280
     speed = paper.speed_table()
     assert isinstance(speed, pd.DataFrame)
     assert speed["seconds_per_1000"].min() == pytest.approx(17.3)

@@ -68,10 +68,10 @@ class FedThePlus(FedThe):
         from btfl.models.tuning import Snapshot, plain_sgd
 
         super().__init__(client, settings, **changes)
-        self._network: Network = self.client.network("global")
-        self._personal = _as_module(self.bundle.personal_head)
-        self._first = Snapshot(self._network, self._personal)
-        parameters = [*self._network.parameters(), *self._personal.parameters()]
+        self.network: Network = self.client.network("global")
+        self.personal = _as_module(self.bundle.personal_head)
+        self._first = Snapshot(self.network, self.personal)
+        parameters = [*self.network.parameters(), *self.personal.parameters()]
         self._optimiser = plain_sgd(parameters, self.settings.tuning_rate)
 
     def predict(self, batch: ArrayLike) -> Floats:
@@ -81,7 +81,7 @@ class FedThePlus(FedThe):
         from btfl.models.forward import extract
 
         images = np.ascontiguousarray(batch)
-        super().predict(extract(self._network, images))
+        super().predict(extract(self.network, images))
         answers = []
         for image, e in zip(images, self.trace["e"].tolist(), strict=True):
             try:
@@ -113,8 +113,8 @@ class FedThePlus(FedThe):
     def _mixed(self, images: Images, e: float) -> torch.Tensor:
         from btfl.pixels.images import to_tensor
 
-        features = self._network.features(to_tensor(images))
-        mixed: torch.Tensor = e * self._network.head(features) + (1 - e) * self._personal(features)
+        features = self.network.features(to_tensor(images))
+        mixed: torch.Tensor = e * self.network.head(features) + (1 - e) * self.personal(features)
         return mixed
 
     def reset(self) -> None:

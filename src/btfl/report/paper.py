@@ -62,7 +62,7 @@ class Printed:
 
 
 @cache
-def _table() -> pd.DataFrame:
+def accuracy_table() -> pd.DataFrame:
     with (resources.files("btfl.report") / "printed" / "tables.csv").open() as file:
         return pd.read_csv(file)
 
@@ -76,7 +76,7 @@ def speed_table() -> pd.DataFrame:
 
 def printed(dataset: str, model: str, alpha: float, method: str) -> dict[str, Printed]:
     """Return a row of the paper's tables by stream; empty where it printed none."""
-    table = _table()
+    table = accuracy_table()
     rows = table[
         (table["dataset"] == dataset)
         & (table["model"] == model)
