@@ -63,6 +63,7 @@ class Printed:
 
 @cache
 def accuracy_table() -> pd.DataFrame:
+    """Return the paper's accuracy in %, by dataset, model, heterogeneity, method and stream."""
     with (resources.files("btfl.report") / "printed" / "tables.csv").open() as file:
         return pd.read_csv(file)
 
