@@ -111,13 +111,13 @@ class Coherent(Method):
         if isinstance(batch, np.ndarray) and batch.shape == self._one_sample and batch.dtype.kind == "f":
             single, length = as_one_sample(batch)
             weights, totals, _ = softmax_parts(self._stack.of_one(single), length > self._stack.large_above)
-            local, fedavg, generative = totals.tolist()
-            e = self._decide(SCALARS, single, weights[_GENERATIVE], generative)
-            return self._mixed(e, weights, (local, fedavg, generative))[None]
+            sums = totals.tolist()
+            e = self._decide(SCALARS, single, weights[_GENERATIVE], sums[_GENERATIVE])
+            return _mixed(weights, *self._shares(e, *sums))[None]
         features = as_features(batch, width=self.bundle.dimensions)
         weights, totals, _ = softmax_parts(self._stack.by_sample(features), self._stack.large(features))
         e = self._decide(ARRAYS, features, weights[:, _GENERATIVE], totals[:, _GENERATIVE])
-        return self._mixed(e[:, None], weights.swapaxes(0, 1), totals.T[..., None])
+        return _mixed(weights.swapaxes(0, 1), *(share[:, None] for share in self._shares(e, *totals.T)))
 
     def _decide(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
         """Return e by evidence, memory and weight; the generative head's softmax comes as weights over totals."""
@@ -129,15 +129,10 @@ class Coherent(Method):
         self.found = e, log_tau, judged.all_external
         return e
 
-    def _mixed(self, e: Any, weights: Any, totals: Any) -> Floats:
-        """Mix the three softmaxes; e and totals are numbers, or columns of a batch."""
+    def _shares(self, e: Any, local: Any, fedavg: Any, generative: Any) -> tuple[Any, Any, Any]:
+        """Return how much of each head's softmax is in the answer, over its total, in the order of ``heads``."""
         from_fedavg, from_generative = self.global_weights
-        mixed: Floats = (
-            e * from_fedavg / totals[_FEDAVG] * weights[_FEDAVG]
-            + e * from_generative / totals[_GENERATIVE] * weights[_GENERATIVE]
-            + (1.0 - e) / totals[_LOCAL] * weights[_LOCAL]
-        )
-        return mixed
+        return (1.0 - e) / local, e * from_fedavg / fedavg, e * from_generative / generative
 
     @property
     def trace(self) -> Trace:
@@ -158,3 +153,9 @@ class Coherent(Method):
         """Forget the stream."""
         self._memory.reset()
         self._seen, self.found = 0, None
+
+
+def _mixed(weights: Any, local: Any, fedavg: Any, generative: Any) -> Floats:
+    """Mix the three heads' weights by their shares: numbers, or columns of a batch."""
+    mixed: Floats = fedavg * weights[_FEDAVG] + generative * weights[_GENERATIVE] + local * weights[_LOCAL]
+    return mixed
