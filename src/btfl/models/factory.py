@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from btfl.errors import InputError, UnknownNameError
-from btfl.imports import load_object
+from btfl.imports import load_object, load_own
 from btfl.models.names import MODELS
 from btfl.models.network import Network, check_image_shape
 from btfl.randomness import generator
@@ -62,9 +62,11 @@ def torch_draws(seed: int, *purpose: str | int) -> Iterator[None]:
 
 
 def _find(name: str) -> Factory:
-    if name not in MODELS and ":" not in name:
+    if name in MODELS:
+        return load_own(MODELS[name])  # type: ignore[no-any-return]
+    if ":" not in name:
         raise UnknownNameError("model", name, MODELS)
-    return load_object(MODELS.get(name, name), "model", wanted="a callable")  # type: ignore[no-any-return]
+    return load_object(name, "model", wanted="a callable")  # type: ignore[no-any-return]
 
 
 def _check_options(name: str, factory: Factory, options: dict[str, object]) -> None:
