@@ -1,7 +1,7 @@
 """Importing an object that a person named as ``"package.module:Name"``, a model or method of their own for example.
 
-To import is to run. This is the only module that imports what is not part of btfl, and it asks first: in Python all that
-a caller names is imported; inside ``only_trusted``, as on the command line, nothing but what was typed there.
+To import is to run. This is the only module that imports what is not part of btfl, and it asks first: in Python all
+that a caller names is imported; inside ``only_trusted``, as on the command line, nothing but what was typed there.
 """
 
 from __future__ import annotations

@@ -32,8 +32,9 @@ def bench(
     """Compare methods on the five streams of every client; train what they need.
 
     An experiment comes with btfl or is read from a TOML file; options change single settings of it. A run that was
-    interrupted continues where it stopped; other methods of the same experiment are added to its results. With `--from` nothing is trained: the experiment and the weights are those
-    of an entry of the zoo (`btfl zoo list`) or of another run, and a file or options choose methods and streams.
+    interrupted continues where it stopped; other methods of the same experiment are added to its results. With `--from`
+    nothing is trained: the experiment and the weights are those of an entry of the zoo (`btfl zoo list`) or of another
+    run, and a file or options choose methods and streams.
 
     Examples:
 

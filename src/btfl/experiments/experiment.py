@@ -103,6 +103,8 @@ class Experiment(BaseModel):
         check_name(self.name)
         if self.dataset.lower() not in SOURCES:
             raise UnknownNameError("dataset", self.dataset, SOURCES)
+        if taken := {"name", "image_shape", "classes", "seed"} & set(self.model_options):
+            raise InputError(f"model_options: {', '.join(sorted(taken))} follows from the data and the experiment")
         if ":" in self.model:
             check_trusted(self.model, "model")
         elif self.model not in MODELS:

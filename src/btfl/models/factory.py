@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from btfl.errors import InputError, UnknownNameError
+from btfl.errors import BtflError, InputError, UnknownNameError
 from btfl.imports import load_object, load_own
 from btfl.models.names import MODELS
 from btfl.models.network import Network, check_image_shape
@@ -39,7 +39,12 @@ def build(name: str, image_shape: Sequence[int], classes: int, seed: int, **opti
     shape = check_image_shape(image_shape)
     _check_options(name, factory, options)
     with torch_draws(seed, "init", name):
-        network: object = factory(shape, classes, **options)
+        try:
+            network: object = factory(shape, classes, **options)
+        except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as error:
+            if not options or isinstance(error, BtflError):
+                raise
+            raise InputError(f"model '{name}' cannot be built with {options}: {error}") from error
         if not isinstance(network, Network):
             raise InputError(
                 f"model '{name}' returned a {type(network).__name__}; it must return a btfl.models.Network"
