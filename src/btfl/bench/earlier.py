@@ -51,12 +51,9 @@ def find_earlier(folder: Path, experiment: Experiment, record: Mapping[str, Any]
 
 def joined(experiment: Experiment, earlier: SavedRun) -> Experiment:
     """Return the experiment with the methods and notes of the earlier run, which come first."""
-    before = earlier.experiment
-    return experiment.model_copy(
-        update={
-            name: tuple(dict.fromkeys([*before[name], *getattr(experiment, name)])) for name in ("methods", "notes")
-        }
-    )
+    before = Experiment(**earlier.experiment)
+    both = {name: [*getattr(before, name), *getattr(experiment, name)] for name in ("methods", "notes")}
+    return experiment.model_copy(update={name: tuple(dict.fromkeys(values)) for name, values in both.items()})
 
 
 def add_rows(earlier: SavedRun, rows: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
