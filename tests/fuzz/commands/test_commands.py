@@ -140,7 +140,8 @@ class Lines:
         odd = self._rng.choice(ODD)
         return self._rng.choice(
             [["bench", odd or "x"], ["bench", "--preset", odd], ["bench", "demo", "--dataset", odd or "x"],
-             ["bench", "demo", "--model", odd or "x"], ["bench", "--from", f"zoo:{odd}"], ["bench", "--from", odd or "x"],
+             ["bench", "demo", "--model", odd or "x"], ["bench", "--from", f"zoo:{odd}"],
+             ["bench", "--from", odd or "x"],
              ["train", "demo", "--recipe", odd], ["train", "demo", "--device", odd], ["methods", odd or "x"],
              ["data", "get", odd], ["data", "check", odd or "x"], ["reproduce", odd or "x"], ["reproduce", "figure2"],
              ["reproduce", "table2", "--scale", self._rng.choice(("0", "-1", "nan", "2", "x"))],
@@ -154,10 +155,13 @@ class Lines:
         run = str(self._run)
         return self._rng.choice(
             [["scenarios", wrong], ["drift", wrong], ["report", wrong], ["export", wrong, "--onnx", "x.onnx"],
-             ["scenarios", run, "--scenario", "x"], ["scenarios", run, "--method", "memo"], ["scenarios", run, "--length", "0"],
+             ["scenarios", run, "--scenario", "x"], ["scenarios", run, "--method", "memo"],
+             ["scenarios", run, "--length", "0"],
              ["drift", run, "--detector", "x"], ["export", run, "--onnx", "x.onnx", "--client", "99"],
-             ["export", run, "--onnx", "x.onnx", "--recipe", "../x"], ["export", run], ["export", run, "--onnx", "a-folder"],
-             ["export", run, "--onnx", "x.onnx", "--method", "tent"], ["zoo", "pack", wrong, "x"], ["bench", "--from", wrong],
+             ["export", run, "--onnx", "x.onnx", "--recipe", "../x"], ["export", run],
+             ["export", run, "--onnx", "a-folder"],
+             ["export", run, "--onnx", "x.onnx", "--method", "tent"], ["zoo", "pack", wrong, "x"],
+             ["bench", "--from", wrong],
              ["bench", "--from", run, "--seed", "3"], ["bench", "--from", run, "--out", run], ["report"]]
         )  # fmt: skip
 
