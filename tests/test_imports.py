@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from pathlib import Path
 
 import pytest
 
 from btfl.errors import InputError
-from btfl.imports import load_object
+from btfl.imports import load_object, named_in, only_trusted
 
 
 def test_an_object_is_found_by_module_and_name() -> None:
@@ -44,3 +45,30 @@ def test_an_import_that_fails_inside_the_module_is_shown_as_it_is(
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="a_package_nobody_has"):
         load_object("own_broken_for_imports:Name", "model")
+
+
+def test_only_what_is_trusted_is_imported_and_the_sentence_says_who_named_it() -> None:
+    with only_trusted(["collections:OrderedDict"], flags=("--trust-code", "--model")), named_in("got.toml"):
+        assert load_object("collections:OrderedDict", "model") is OrderedDict
+        with pytest.raises(
+            InputError, match=r"^got\.toml names the model 'collections:deque'.*--model collections:deque"
+        ):
+            load_object("collections:deque", "model")
+        with only_trusted(everything=True):
+            load_object("collections:deque", "model")
+    load_object("collections:deque", "model")
+
+
+def test_the_working_folder_is_searched_last_for_what_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_in_the_folder.py").write_text("def Name(): pass\n")
+    (tmp_path / "colorsys.py").write_text("raise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(tmp_path))])
+    before = list(sys.path)
+    with only_trusted(["own_in_the_folder:Name", "colorsys:rgb_to_hsv"]):
+        load_object("own_in_the_folder:Name", "model")
+        load_object("colorsys:rgb_to_hsv", "model")  # the one of the standard library
+        assert sys.path == [*before, str(tmp_path)]
+    assert sys.path == before

@@ -121,14 +121,18 @@ class Knob:
             return isinstance(value, bool)
         if self.type is int or self.type is float:
             kind = Integral if self.type is int else Real
-            return isinstance(value, kind) and not isinstance(value, bool) and self._within(float(value))
+            return isinstance(value, kind) and not isinstance(value, bool) and self._within(value)
         if self.type is str:
             return isinstance(value, str)
         if self.type is tuple:
             return isinstance(value, Sequence) and not isinstance(value, str)
         return self.type is not dict or isinstance(value, Mapping)
 
-    def _within(self, value: float) -> bool:
+    def _within(self, number: Any) -> bool:
+        try:
+            value = float(number)
+        except OverflowError:  # a whole number of 400 digits
+            return False
         return (
             math.isfinite(value)
             and (self.least is None or value >= self.least)

@@ -61,6 +61,16 @@ def test_every_setting_says_what_it_means() -> None:
         ({"training": {"rounds": -1}}, "training: rounds must be a whole number of at least 0, not -1"),
         ({"training": {"round": 1}}, "unknown setting of training 'round'. Did you mean rounds"),
         ({"dataset_options": 3}, "dataset_options must be a table, not 3"),
+        ({"switching": "yes"}, "switching must be true or false, not 'yes'"),
+        ({"switching": 1}, "switching must be true or false, not 1"),
+        ({"clients": True}, "clients must be a whole number of at least 2, not True"),
+        ({"training": {"seed": 1}}, "training: seed is a setting of the experiment itself"),
+        ({"training": {"batch": 10**400}}, "training: batch must be a whole number of at least 1"),
+        ({"model_options": {"seed": 1}}, "model_options: seed follows from"),
+        ({"dataset": "digts"}, "Did you mean digits"),
+        ({"model": "cnm"}, "Did you mean cnn"),
+        ({"methods": ["btfl[test_batch=true]"]}, "test_batch is a number of samples"),
+        ({"name": "../../x"}, "name is a word for a folder"),
     ],
 )
 def test_a_mistake_says_what_would_be_right(values: dict[str, Any], expected: str) -> None:

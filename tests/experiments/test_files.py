@@ -38,6 +38,8 @@ def test_each_has_settings_of_an_experiment(name: str) -> None:
         ("drawing = 'maybe'", "drawing must be true or false"),
         ("runs = []", "runs"),
         ("x = = 1", "not valid TOML"),
+        ("x = " + "[" * 5000, "not valid TOML"),
+        ("x = " + "9" * 5000, "not valid TOML"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(text: str, expected: str, tmp_path: Path) -> None:
@@ -62,3 +64,15 @@ def test_the_first_run_is_that_of_the_first_seed_and_the_first_changes(tmp_path:
     path = tmp_path / "mine.toml"
     path.write_text("clients = 4\nalpha = 0.3\nseeds = [7, 8]\n[[runs]]\nalpha = 0.5\n[[runs]]\nalpha = 1.0\n")
     assert read_experiment(path).first() == {"clients": 4, "alpha": 0.5, "seed": 7}
+
+
+@pytest.mark.parametrize("content", ["clients = 4".encode("utf-16"), 'name = "Zürich"'.encode("latin-1"), b"\xff\x00"])
+def test_a_file_that_is_not_utf_8_is_no_toml(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_bytes(content)
+    with pytest.raises(InputError, match="text in UTF-8"):
+        read_experiment(tmp_path / "mine.toml")
+
+
+def test_a_mark_of_the_byte_order_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("clients = 4", encoding="utf-8-sig")
+    assert read_experiment(tmp_path / "mine.toml").values == {"clients": 4}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from btfl.bench.earlier import add_record, add_rows, add_samples, find_earlier, joined
 from btfl.bench.evaluate import Evaluation, evaluate, needed_recipes, suitable
 from btfl.bench.record import constants, describe_run
 from btfl.data.federated import FederatedData
@@ -61,8 +62,11 @@ def run_bench(
     faults: FaultSettings | None = None,
     tensorboard: bool = False,
     start: Start | None = None,
+    overwrite: bool = False,
 ) -> BenchRun:
-    """Do everything an experiment asks for; what is already in the folder is not done again.
+    """Do everything an experiment asks for; what is trained already in the folder is not trained again.
+
+    Results of other methods of the same experiment stay in the folder; those of another experiment are an error.
 
     Parameters
     ----------
@@ -74,6 +78,7 @@ def run_bench(
     faults : when a client has failed, and how many may
     tensorboard : whether to write the metrics of training for TensorBoard
     start : where trained weights are taken from; nothing is trained then
+    overwrite : whether results that are in the folder are replaced
 
     Example: ``run_bench(make_experiment(read_preset("demo")), "runs/demo").rows``
     """
@@ -85,6 +90,8 @@ def run_bench(
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     methods = tuple(find_method(name) for name in experiment.methods)
+    about = describe_run(experiment, source, manifest, ())
+    earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
     federations: dict[str, TrainedFederation] = {}
     for name in needed_recipes(methods):
@@ -103,7 +110,8 @@ def run_bench(
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
     notes = (*_copies(partition.copies, manifest.left_out), *left_out, *_start_notes(start, federations))
-    record = describe_run(experiment, source, manifest, methods, notes)
+    whole = experiment if earlier is None else joined(experiment, earlier)
+    record = describe_run(whole, source, manifest, methods, notes)
     predictions: list[Predictions] = []
     evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
     clients = len(manifest.clients)
@@ -111,10 +119,14 @@ def run_bench(
         predictions.extend(of_client)
         watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
     rows = client_rows(predictions, experiment.test_batch, constants(record))
-    write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), files.samples)
+    samples = sample_rows(predictions, {"run": record["run"], "seed": experiment.seed})
+    if earlier is not None:
+        rows, samples = add_rows(earlier, rows, record), add_samples(earlier, samples, record)
+        record = add_record(earlier, record)
+    write_table(samples, files.samples)
     write_table(rows, files.results)
     write_json(files.record, record)  # last: a folder that has it is complete
-    return BenchRun(experiment, files.folder, source, manifest, rows, record, evaluation)
+    return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
 
 
 def train_recipe(

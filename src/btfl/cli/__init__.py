@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 
 def main() -> None:
-    """Run ``btfl``; a user's mistake ends in a sentence, not in a stack trace."""
+    """Run ``btfl``; whatever goes wrong ends in a sentence and an exit code (``btfl.cli.boundary``)."""
+    from btfl.cli import boundary
+
+    boundary.prepare_streams()
+    boundary.debug.set(False)
     try:
+        code = _run()
+    except BaseException as error:
+        if isinstance(error, SystemExit):
+            raise
+        code = boundary.explain(error)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command that was typed; return its exit code."""
+    try:
+        import click
+        from typer import rich_utils
+
         from btfl.cli.app import app
     except ModuleNotFoundError as error:
         sys.exit(f"btfl: {error.name} is not installed; the command line needs: pip install 'btfl[train]'")
-    from btfl.errors import BtflError
-
-    sys.path.insert(0, str(Path.cwd()))  # so that a method or model of the user's own is found
     try:
-        app()
-    except BtflError as error:
-        print(f"btfl: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        rich_utils.rich_format_error(error)
+        return error.exit_code
+    except click.Abort as error:  # click's word for what it could not read
+        raise error.__cause__ or KeyboardInterrupt from None
+    if code == 130:  # click's way of saying Ctrl-C
+        raise KeyboardInterrupt
+    sys.stdout.flush()  # a full disk or a closed pipe is noticed here, not while Python ends
+    return code if isinstance(code, int) else 0

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from btfl import __version__
-from btfl.cli import data, flower, zoo
+from btfl.cli import boundary, data, flower, zoo
 from btfl.cli.bench import bench
-from btfl.cli.command import Commands, ExperimentCommand
+from btfl.cli.command import Commands, ExperimentCommand, FileCommand
 from btfl.cli.demo import demo
 from btfl.cli.drift import drift
 from btfl.cli.export import export
@@ -35,16 +35,20 @@ app.command(rich_help_panel=FIRST)(report)
 app.command(rich_help_panel=KNOWN)(methods)
 app.add_typer(data.app, name="data", rich_help_panel=KNOWN)
 app.add_typer(zoo.app, name="zoo", rich_help_panel=KNOWN)
-app.command(rich_help_panel=STUDIES)(reproduce)
-app.command(rich_help_panel=STUDIES)(scenarios)
-app.command(rich_help_panel=STUDIES)(drift)
+app.command(rich_help_panel=STUDIES, cls=FileCommand)(reproduce)
+app.command(rich_help_panel=STUDIES, cls=FileCommand)(scenarios)
+app.command(rich_help_panel=STUDIES, cls=FileCommand)(drift)
 app.command(rich_help_panel=STUDIES)(speed)
-app.command(rich_help_panel=ELSEWHERE)(export)
+app.command(rich_help_panel=ELSEWHERE, cls=FileCommand)(export)
 app.add_typer(flower.app, name="flower", rich_help_panel=ELSEWHERE)
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+def _common(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error, too.")] = False,
+) -> None:
+    boundary.debug.set(debug)
     if version:
         typer.echo(f"btfl {__version__}")
         raise typer.Exit

@@ -27,12 +27,14 @@ def bench(
     device: options.Device = "cpu",
     start: Start = None,
     tensorboard: options.TensorBoard = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Compare methods on the five streams of every client; train what they need.
 
     An experiment comes with btfl or is read from a TOML file; options change single settings of it. A run that was
-    interrupted continues where it stopped. With `--from` nothing is trained: the experiment and the weights are those
-    of an entry of the zoo (`btfl zoo list`) or of another run, and a file or options choose methods and streams.
+    interrupted continues where it stopped; other methods of the same experiment are added to its results. With `--from`
+    nothing is trained: the experiment and the weights are those of an entry of the zoo (`btfl zoo list`) or of another
+    run, and a file or options choose methods and streams.
 
     Examples:
 
@@ -51,4 +53,4 @@ def bench(
     chosen, faults = collect(context.obj), collect_faults(context.obj)
     name = chosen.name if start is None else f"{chosen.name}-from-{Path(start.partition(':')[2] or start).name}"
     folder, engine = out or Path("runs") / name, LocalEngine(workers, device)
-    run_and_show(chosen, folder, workers, engine, faults, tensorboard=tensorboard, start=start)
+    run_and_show(chosen, folder, workers, engine, faults, tensorboard=tensorboard, start=start, overwrite=overwrite)

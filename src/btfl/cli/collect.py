@@ -72,5 +72,5 @@ def _value(text: str) -> Any:
     """Read a value as TOML would, or else as the text it is."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # of tomllib, and of int() for a number of 5,000 digits
         return text

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Any, ClassVar
 
 import click
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 from typer.models import CommandFunctionType
 
 from btfl.cli.options import experiment_options, fault_options
+from btfl.imports import named_in, only_trusted
+
+_NAMES_CODE = ("methods", "method", "model", "models", "changes", "name")
+"""Parameters whose values may be, or hold, a ``module:Name`` of the user's own."""
+_PLACES = ("experiment", "start", "run", "source", "name")
+"""Parameters that say which files are read."""
 
 
 class Command(TyperCommand):
-    """A command that refuses a single option given twice, where click would take the last one."""
+    """A command that refuses a single option given twice, where click would take the last one.
+
+    No code but btfl's own is imported while it runs, except what was typed (``btfl.imports``).
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options of the command's function, and those that are made for it."""
+        *own, help_option = super().get_params(ctx)
+        return [*own, *self.generated(), help_option]
+
+    def generated(self) -> list[click.Parameter]:
+        """Return options that the command's function has no parameter for; it finds them in ``context.obj``."""
+        return []
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command's function."""
+        ctx.obj = typed = dict(ctx.params)
+        for option in self.generated():
+            del ctx.params[str(option.name)]
+        flags = {flag for each in self.get_params(ctx) for flag in each.opts}
+        places = " or ".join(str(typed[name]) for name in _PLACES if typed.get(name)) or "a file"
+        trusted = only_trusted(_typed_code(typed), everything=typed.get("trust_code", False), flags=flags)
+        with trusted, named_in(places):
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the command."""
@@ -43,7 +73,32 @@ class Command(TyperCommand):
                 raise click.UsageError(f"{name} is given {count}{said}; give it once", ctx)
 
 
-class ExperimentCommand(Command):
+def _typed_code(typed: Mapping[str, Any]) -> set[str]:
+    """Return each ``module:Name`` among the values that may name code."""
+    found: set[str] = set()
+    for name in _NAMES_CODE:
+        value = typed.get(name) or ()
+        texts: Iterable[Any] = [value] if isinstance(value, str) else value
+        found.update(each for text in texts for each in re.findall(r"[\w.]+:\w+", str(text)))
+    return found
+
+
+class FileCommand(Command):
+    """A command that reads files which may name code: ``--trust-code`` lets it be imported."""
+
+    def generated(self) -> list[click.Parameter]:
+        """Return ``--trust-code``."""
+        return [
+            TyperOption(
+                param_decls=["trust_code", "--trust-code"],
+                is_flag=True,
+                default=False,
+                help="Import the modules that files name, which runs them. See docs/security.md.",
+            )
+        ]
+
+
+class ExperimentCommand(FileCommand):
     """A command that works on an experiment: its options are the experiment's own.
 
     They are made when the command is used and not before, so that ``btfl --help`` is quick. The function of the
@@ -53,20 +108,9 @@ class ExperimentCommand(Command):
     faults: ClassVar[tuple[str, ...]] = ("min_share", "smallest_cohort")
     """The settings of ``FaultSettings`` that are options, too."""
 
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the command's own options, and those of an experiment."""
-        *own, help_option = super().get_params(ctx)
-        return [*own, *self._generated(), help_option]
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Hand what the command's function has no parameter for over in ``ctx.obj``."""
-        ctx.obj = dict(ctx.params)
-        for option in self._generated():
-            del ctx.params[str(option.name)]
-        return super().invoke(ctx)
-
-    def _generated(self) -> list[click.Parameter]:
-        return [*fault_options(self.faults), *experiment_options()]
+    def generated(self) -> list[click.Parameter]:
+        """Return the options of an experiment, and how failing clients are treated."""
+        return [*super().generated(), *fault_options(self.faults), *experiment_options()]
 
 
 class FlowerCommand(ExperimentCommand):

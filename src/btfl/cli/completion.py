@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from btfl.imports import load_object
+from btfl.imports import load_own
 
 Complete = Callable[[typer.Context, list[str], str], list[str]]
 
@@ -25,7 +25,7 @@ def _in(registry: str) -> Complete:
     """Complete from a registry, or a function that returns one, named as ``module:name`` and imported when asked."""
 
     def names() -> Iterable[str]:
-        found: Callable[[], Iterable[str]] | Iterable[str] = load_object(registry, "registry", lambda found: True)
+        found: Callable[[], Iterable[str]] | Iterable[str] = load_own(registry)
         return found() if callable(found) else found
 
     return completing(names)

@@ -14,6 +14,7 @@ def demo(
     out: options.Out = Path("runs/demo"),
     workers: options.Workers = options.DEFAULT_WORKERS,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Train a small federation on handwritten digits and compare the methods.
 
@@ -25,4 +26,5 @@ def demo(
     from btfl.experiments.experiment import make_experiment
     from btfl.experiments.files import read_preset
 
-    run_and_show(make_experiment({**read_preset("demo"), "seed": seed}), out or Path("runs/demo"), workers)
+    experiment = make_experiment({**read_preset("demo"), "seed": seed})
+    run_and_show(experiment, out or Path("runs/demo"), workers, overwrite=overwrite)

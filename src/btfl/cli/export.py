@@ -58,10 +58,13 @@ def export(
     from btfl.export.write import export_split, export_whole
     from btfl.methods.btfl.settings import BtflSettings
     from btfl.methods.coherent.settings import CoherentSettings
+    from btfl.recipes.registry import RECIPES
 
     known: dict[str, BtflSettings | CoherentSettings] = {"btfl": BtflSettings(), "coherent": CoherentSettings()}
     if method not in known:
         raise UnknownNameError("method that can be exported", method, known)
+    if recipe not in RECIPES:
+        raise UnknownNameError("recipe", recipe, RECIPES)
     found = find_client(source, client, recipe)
     for path in export_split(found, onnx) if extractor_only else [export_whole(found, onnx, known[method])]:
         typer.echo(path)

@@ -21,6 +21,7 @@ def simulate(
         int, typer.Option("--workers", "-w", min=1, help="Ray actors to train with, and processes to evaluate with.")
     ] = options.DEFAULT_WORKERS,
     tensorboard: options.TensorBoard = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Do what `btfl bench` does, with the clients in Flower's simulation: same weights, same table.
 
@@ -36,7 +37,7 @@ def simulate(
     chosen, faults = collect(context.obj), collect_faults(context.obj)
     folder = out or Path("runs") / f"{chosen.name}-flower"
     engine = FlowerSimulation(chosen, folder / "flower", workers, faults)
-    run_and_show(chosen, folder, workers, engine, faults, tensorboard=tensorboard)
+    run_and_show(chosen, folder, workers, engine, faults, tensorboard=tensorboard, overwrite=overwrite)
 
 
 @app.command(cls=FlowerCommand)

@@ -26,6 +26,9 @@ Device = Annotated[
     ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write each round's metrics for TensorBoard.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the results in the folder, if they are of another experiment.")
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")]
 
 _METAVARS = {bool: "[true|false]", int: "INTEGER", float: "NUMBER", Path: "PATH"}

@@ -33,6 +33,7 @@ def reproduce(
     ] = None,
     out: options.Out = None,
     workers: options.Workers = options.DEFAULT_WORKERS,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Make a table or figure of the paper again, at its size or smaller.
 
@@ -69,7 +70,7 @@ def reproduce(
     for number, experiment in enumerate(experiments, start=1):
         run = folder / f"{experiment.name}-s{experiment.seed}"
         console.print(f"run {number} of {len(experiments)}: {run}", highlight=False, markup=False, soft_wrap=True)
-        done = run_with_progress(experiment, run, workers, console)
+        done = run_with_progress(experiment, run, workers, console, overwrite=overwrite)
         if found.speed:
             measure_run(done.evaluation, run)
         folders.append(run)

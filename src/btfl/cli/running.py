@@ -27,18 +27,28 @@ def run_and_show(
     *,
     tensorboard: bool = False,
     start: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Run an experiment with a progress bar; then print the table and where the report is.
 
     Parameters
     ----------
     start : where trained weights are taken from, as typed after ``--from``
+    overwrite : whether results of another experiment in the folder are replaced
     """
     if start is not None and Path(start).resolve() == folder.resolve():
         raise InputError(f"a run from {start} needs another folder for its results: name one with --out")
     found, console = None if start is None else find_start(start), Console()
     run_with_progress(
-        experiment, folder, workers, console, engine=engine, faults=faults, tensorboard=tensorboard, start=found
+        experiment,
+        folder,
+        workers,
+        console,
+        engine=engine,
+        faults=faults,
+        tensorboard=tensorboard,
+        start=found,
+        overwrite=overwrite,
     )
     show_report([folder], folder, console)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from btfl.data.source import Source, SourceLoader
 from btfl.errors import InputError, UnknownNameError
-from btfl.imports import load_object
+from btfl.imports import load_own
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Entry:
 
     def loader(self) -> SourceLoader:
         """Import the loader."""
-        return cast("SourceLoader", load_object(self.path, "dataset"))
+        return cast("SourceLoader", load_own(self.path))
 
     def options(self) -> dict[str, Any]:
         """Return the options of its own that the loader takes, with their defaults."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from btfl.data.catalogue import SOURCES
 from btfl.data.partition import Kind, PartitionSettings, Split
 from btfl.data.streams import StreamSettings
+from btfl.errors import InputError, UnknownNameError
 from btfl.experiments.fields import checked, knobs_of, setting
+from btfl.imports import check_trusted
 from btfl.knobs import Knob
 from btfl.methods.registry import find_method
+from btfl.models.names import MODELS
 from btfl.recipes.settings import TrainingSettings
 
 _SEEDS_APART = 1_000_000  # a draw of the streams must not be that of another seed
+LONGEST_NAME = 150
 DEFAULT_METHODS = ("fedavg", "fedavg-ft", "personal", "btfl", "btfl-release", "oracle")
 
 
@@ -85,15 +91,43 @@ class Experiment(BaseModel):
 
     def training_settings(self) -> TrainingSettings:
         """Return how the federation is trained."""
+        for name in ("model", "model_options", "seed"):
+            if name in self.training:
+                raise InputError(
+                    f"training: {name} is a setting of the experiment itself: write {name}, not training.{name}"
+                )
         return TrainingSettings.for_model(self.model, model_options=self.model_options, seed=self.seed, **self.training)
 
     def check(self) -> Experiment:
         """Find wrong names and values before any work is done."""
+        check_name(self.name)
+        if self.dataset.lower() not in SOURCES:
+            raise UnknownNameError("dataset", self.dataset, SOURCES)
+        if taken := {"name", "image_shape", "classes", "seed"} & set(self.model_options):
+            raise InputError(f"model_options: {', '.join(sorted(taken))} follows from the data and the experiment")
+        if ":" in self.model:
+            check_trusted(self.model, "model")
+        elif self.model not in MODELS:
+            raise UnknownNameError("model", self.model, MODELS)
         self.partition_settings(), self.stream_settings(), self.training_settings()
         for name in self.methods:
             method = find_method(name)
             method.method.check_settings(method.settings)
         return self
+
+
+def check_name(name: str, of: str = "name") -> None:
+    """Raise an ``InputError`` unless a name can be that of a folder, inside the folder it is meant for.
+
+    Parameters
+    ----------
+    of : what is named, for error messages
+    """
+    if not re.fullmatch(r"\w[\w .,:+=@()\[\]-]*", name) or len(name.encode()) > LONGEST_NAME or name != name.strip():
+        raise InputError(
+            f"{of} is a word for a folder: it begins with a letter or digit, has no / or \\ and at most {LONGEST_NAME} "
+            f"bytes; not {name[:LONGEST_NAME]!r}"
+        )
 
 
 def make_experiment(values: dict[str, Any]) -> Experiment:

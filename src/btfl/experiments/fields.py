@@ -45,6 +45,10 @@ def checked(model: type[Model], values: Mapping[str, Any], of: str) -> Model:
     ----------
     of : what the values are settings of, for error messages
     """
+    for each in knobs_of(model):  # pydantic would take "yes" for true, and true for 1
+        value = values.get(each.name)
+        if each.type is bool or isinstance(value, bool):
+            each.check(values.get(each.name, each.default))
     try:
         return model(**values)
     except ValidationError as error:

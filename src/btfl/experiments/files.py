@@ -66,11 +66,13 @@ def read_experiment(name: str | Path) -> ExperimentFile:
         if path.suffix != _SUFFIX and not path.is_file():
             raise UnknownNameError("experiment", str(name), experiment_names())
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         hint = f"; btfl has an experiment '{path.stem}' of its own" if path.stem in _shipped() else ""
         raise StorageError(f"{path} does not exist{hint}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not valid TOML, which is text in UTF-8: save it as that") from None
+    except (ValueError, RecursionError) as error:  # of tomllib, and of int() for a number of 5,000 digits
         raise InputError(f"{path} is not valid TOML: {error}") from None
     beside = {key: content.pop(key) for key in _BESIDE if key in content}
     found = checked(ExperimentFile, {"name": path.stem, "values": content, **beside}, str(path))

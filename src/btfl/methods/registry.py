@@ -87,7 +87,7 @@ def find_method(text: str) -> Variant:
     if not changes:
         return variant
     test_batch = changes.pop("test_batch", variant.test_batch)
-    if test_batch is not None and (not isinstance(test_batch, int) or test_batch < 1):
+    if test_batch is not None and (type(test_batch) is not int or test_batch < 1):
         raise InputError(f"test_batch is a number of samples, at least 1, not {test_batch!r}")
     global_head = changes.pop("global_head", variant.global_head)
     if global_head not in get_args(HeadChoice):

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
-from btfl.errors import InputError, UnknownNameError
-from btfl.imports import load_object
+from btfl.errors import BtflError, InputError, UnknownNameError
+from btfl.imports import load_object, load_own
 from btfl.models.names import MODELS
 from btfl.models.network import Network, check_image_shape
 from btfl.randomness import generator
@@ -39,7 +39,12 @@ def build(name: str, image_shape: Sequence[int], classes: int, seed: int, **opti
     shape = check_image_shape(image_shape)
     _check_options(name, factory, options)
     with torch_draws(seed, "init", name):
-        network: object = factory(shape, classes, **options)
+        try:
+            network: object = factory(shape, classes, **options)
+        except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as error:
+            if not options or isinstance(error, BtflError):
+                raise
+            raise InputError(f"model '{name}' cannot be built with {options}: {error}") from error
         if not isinstance(network, Network):
             raise InputError(
                 f"model '{name}' returned a {type(network).__name__}; it must return a btfl.models.Network"
@@ -62,9 +67,11 @@ def torch_draws(seed: int, *purpose: str | int) -> Iterator[None]:
 
 
 def _find(name: str) -> Factory:
-    if name not in MODELS and ":" not in name:
+    if name in MODELS:
+        return load_own(MODELS[name])  # type: ignore[no-any-return]
+    if ":" not in name:
         raise UnknownNameError("model", name, MODELS)
-    return load_object(MODELS.get(name, name), "model", wanted="a callable")  # type: ignore[no-any-return]
+    return load_object(name, "model", wanted="a callable")  # type: ignore[no-any-return]
 
 
 def _check_options(name: str, factory: Factory, options: dict[str, object]) -> None:

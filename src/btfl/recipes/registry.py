@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 
 from btfl.errors import UnknownNameError
+from btfl.imports import load_own
 from btfl.recipes.base import Recipe
 from btfl.recipes.settings import TrainingSettings
 
@@ -28,6 +28,5 @@ def recipe_class(name: str) -> type[Recipe]:
     """Import a recipe."""
     if name not in RECIPES:
         raise UnknownNameError("recipe", name, RECIPES)
-    module, _, attribute = RECIPES[name].partition(":")
-    found: type[Recipe] = getattr(importlib.import_module(module), attribute)
+    found: type[Recipe] = load_own(RECIPES[name])
     return found

@@ -14,8 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from btfl.errors import UnknownNameError
-from btfl.recipes.registry import recipe_class
+from btfl.errors import StorageError, UnknownNameError
+from btfl.experiments.experiment import check_name
+from btfl.recipes.registry import RECIPES, recipe_class
 from btfl.runs.checkpoint import TrainingState
 from btfl.runs.saved import load_run
 from btfl.runs.start import RunStart, Start
@@ -55,10 +56,13 @@ class ZooEntry:
         fields, arrays = load_record(self.folder, recipe, RECIPE_KIND, VERSION)
         shared: dict[str, Any] = {}
         private: dict[int, dict[str, Any]] = {}
-        for name, array in arrays.items():
-            owner, _, key = name.partition("/")
-            (shared if owner == "shared" else private.setdefault(int(owner), {}))[key] = array
-        return fields["spec"], TrainingState(fields["round"], shared, private, tuple(fields["history"]))
+        try:
+            for name, array in arrays.items():
+                owner, _, key = name.partition("/")
+                (shared if owner == "shared" else private.setdefault(int(owner), {}))[key] = array
+            return dict(fields["spec"]), TrainingState(fields["round"], shared, private, tuple(fields["history"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"the {recipe} of {self.folder} is damaged: {error!r}") from None
 
     def digest(self, recipe: str) -> str:
         """Return the sha256 the card records."""
@@ -66,8 +70,18 @@ class ZooEntry:
 
     @classmethod
     def read(cls, folder: Path) -> ZooEntry:
-        """Read the card of an entry."""
-        return cls(folder, read_described(folder / CARD, KIND, VERSION, ("name", "experiment", "recipes")))
+        """Read the card of an entry; one that is damaged, or names files outside the entry, is an error."""
+        card = read_described(folder / CARD, KIND, VERSION, ("name", "experiment", "recipes"))
+        name, experiment, recipes = card["name"], card["experiment"], card["recipes"]
+        if not isinstance(name, str) or not isinstance(experiment, dict) or not isinstance(recipes, dict):
+            raise StorageError(f"{folder / CARD} is damaged: it has a name, an experiment and recipes of another kind")
+        check_name(name, f"the name in {folder / CARD}")
+        for recipe, told in recipes.items():
+            if recipe not in RECIPES:  # names of files are made of it
+                raise UnknownNameError(f"recipe in {folder / CARD}", recipe, RECIPES)
+            if not isinstance(told, dict) or not {"rounds", "sha256"} <= set(told):
+                raise StorageError(f"{folder / CARD} is damaged: it does not describe the recipe '{recipe}'")
+        return cls(folder, card)
 
 
 def find_start(text: str) -> Start:
@@ -99,6 +113,7 @@ def pack(run: Path, name: str, into: Path, about: Mapping[str, Any]) -> ZooEntry
     into : the folder of the zoo
     about : what the card says of version, commit, date, machine, and a note
     """
+    check_name(name, "the name of an entry")
     record = load_run(run).record
     start, folder = RunStart(run, record["experiment"]), into / name
     recipes = {}

@@ -166,7 +166,7 @@ def fill(
 def open_run(folder: str | Path, methods: Sequence[str] = FEATURE_METHODS, root: Path | None = None) -> Evaluation:
     """Open a finished run of ``btfl bench`` for methods that need features only."""
     folder, chosen = Path(folder), tuple(_feature_method(name) for name in methods)
-    experiment = make_experiment(dict(load_run(folder).experiment))
+    experiment = make_experiment({**load_run(folder).experiment, "methods": tuple(methods)})
     federations = {}
     for recipe in needed_recipes(chosen):
         place = RunFiles(folder).training(recipe).final
