@@ -27,7 +27,7 @@ from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
-from btfl.storage import write_json
+from btfl.storage import sealed, write_json
 
 Watch = Callable[[str, Event], None]
 """Called with the recipe, or ``evaluation``, and what has happened."""
@@ -113,7 +113,7 @@ def run_bench(
     rows = client_rows(predictions, experiment.test_batch, constants(record))
     write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), files.samples)
     write_table(rows, files.results)
-    write_json(files.record, record)  # last: a folder that has it is complete
+    write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(experiment, files.folder, source, manifest, rows, record, evaluation)
 
 
