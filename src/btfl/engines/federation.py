@@ -76,6 +76,7 @@ def train_federation(
     run.check(run_spec(recipe, data))
     if is_finished(run.folder):
         log.info("%s is finished already", recipe.name)
+        run.tidy()
         return TrainedFederation.load(run.files.final.folder)
     with run.lock():
         return _train(recipe, data, engine, run, tell, faults)

@@ -11,7 +11,7 @@ import logging
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,12 @@ class RunFolder:
                 sweep_temporary(folder, below=True)
             self._sweep()
             yield
+
+    def tidy(self) -> None:
+        """Remove what a kill at the very end of a training left, if anything, unless another is at work."""
+        if self.files.lock.exists() or self.files.holder.exists():
+            with suppress(OSError), self.lock():
+                pass
 
     def spec(self) -> dict[str, Any] | None:
         """Return what is trained here: recipe, settings and data; None if nothing was begun."""
@@ -147,10 +153,11 @@ class RunFolder:
         """Return the metrics of the last round whose checkpoint can be read; empty if there is none."""
         for number in self.files.rounds():
             try:
-                history = self._fields(number)["history"]
-            except (StorageError, LookupError, TypeError):
+                fields = self._fields(number)
+                _written_in(fields, number)
+            except StorageError:
                 continue
-            return dict(history[-1]) if history else {}
+            return dict(fields["history"][-1]) if fields["history"] else {}
         return {}
 
     def _fields(self, round_: int) -> Any:

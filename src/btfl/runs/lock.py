@@ -38,9 +38,9 @@ def locked(folder: Path, lock: Path, holder: Path) -> Iterator[None]:
         write_json(holder, {"pid": os.getpid(), "host": socket.gethostname(), "since": since})
         yield
     finally:
-        with suppress(OSError):  # what was trained is not lost for that
-            holder.unlink(missing_ok=True)
-            lock.unlink(missing_ok=True)  # while it is held: whoever opened it meanwhile sees that it is gone
+        for path in (holder, lock):  # while it is held: whoever opened the lock meanwhile sees that it is gone
+            with suppress(OSError):  # what was trained is not lost for that
+                path.unlink(missing_ok=True)
         held.release()
         with suppress(OSError):  # not empty
             for path in made:
