@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import signal
 import subprocess
@@ -13,7 +15,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from btfl.storage import load_record, replacing_folder, save_record, temporary_folder, write_atomically
+from btfl.errors import StorageError
+from btfl.storage import (
+    LARGEST_JSON,
+    load_record,
+    read_json,
+    replacing_folder,
+    save_record,
+    sweep_temporary,
+    temporary_folder,
+    write_atomically,
+    write_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +85,96 @@ def test_a_killed_process_leaves_no_folder_and_what_it_left_is_removed_a_day_lat
     os.utime(left, (long_ago, long_ago))
     with temporary_folder(tmp_path):
         assert not left.exists()
+
+
+def test_what_the_json_says_is_covered_by_a_sha256(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save_record(tmp_path, "thing", "kind", 1, {"size": 3, "by": {12: "b", 9: "a"}}, {})
+    record = read_json(tmp_path / "thing.json")
+    assert load_record(tmp_path, "thing", "kind", 1)[0] == {"size": 3, "by": {"12": "b", "9": "a"}}
+    (tmp_path / "thing.json").write_text(json.dumps({**record, "fields": {"size": 4}}))
+    with pytest.raises(StorageError, match="damaged or was edited"):
+        load_record(tmp_path, "thing", "kind", 1)
+    older = {key: value for key, value in record.items() if key != "record_sha256"}
+    (tmp_path / "thing.json").write_text(json.dumps(older))  # as btfl 0.1.0 wrote it
+    with caplog.at_level(logging.INFO):
+        assert load_record(tmp_path, "thing", "kind", 1)[0]["size"] == 3
+    assert "written by an older btfl" in caplog.text
+    (tmp_path / "thing.json").write_text(json.dumps({**older, "recore_sha256": "a"}))
+    with pytest.raises(StorageError, match="damaged"):
+        load_record(tmp_path, "thing", "kind", 1)
+
+
+def test_saving_a_record_deletes_its_own_old_tensors_only(tmp_path: Path) -> None:
+    for name in ("network-a", "network-a-b", "network-[ab]"):
+        save_record(tmp_path, name, "kind", 1, {}, {"w": np.zeros(1)})
+    save_record(tmp_path, "network-a", "kind", 1, {}, {"w": np.ones(1)})
+    assert len(list(tmp_path.glob("*.safetensors"))) == 3
+    for name in ("network-a", "network-a-b", "network-[ab]"):
+        load_record(tmp_path, name, "kind", 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[" * 100_000 + b"]" * 100_000, "64 levels"),
+        (b"[" * 65 + b"]" * 65, "64 levels"),
+        (b'{"a": ' * 5000 + b"1" + b"}" * 5000, "64 levels"),
+        (b"[1e999]", "not a finite number"),
+        (b"[-Infinity]", "not a finite number"),
+        (b"[NaN]", "not a finite number"),
+        (b"[" + b"1" * 5000 + b"]", "5,000 digits"),
+        (b'{"a": 1, "a": 2}', "there twice"),
+        ('{"é": 1}'.encode("utf-16"), "damaged"),
+        ('{"é": 1}'.encode("latin-1"), "damaged"),
+        (b"", "damaged"),
+    ],
+)
+def test_json_that_is_of_no_use_is_one_sentence(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(StorageError, match=said):
+        read_json(tmp_path / "a.json")
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    deep: list[object] = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(StorageError, match="64 levels"):
+        write_json(tmp_path / "a.json", deep)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs pipes and devices in the file system")
+def test_only_regular_files_of_limited_size_are_read(tmp_path: Path) -> None:
+    pipe, folder, device, sparse = (tmp_path / name for name in ("pipe", "folder", "device", "sparse"))
+    os.mkfifo(pipe)
+    folder.mkdir()
+    device.symlink_to("/dev/zero")
+    with sparse.open("wb") as file:
+        file.truncate(LARGEST_JSON + 1)
+    for path, said in ((pipe, "regular"), (folder, "regular"), (device, "regular"), (sparse, "the limit is")):
+        with pytest.raises(StorageError, match=said):
+            read_json(path)
+    with pytest.raises(StorageError, match="cannot be read"):
+        read_json(tmp_path / ("a" * 300))
+    with pytest.raises(StorageError, match="cannot be read"):
+        read_json(tmp_path / "a\0b")
+
+
+@pytest.mark.parametrize("tensors", ["..", ".", "/dev/zero", "a/b.safetensors", "", "a\0.safetensors", 3, None, "pipe"])
+def test_tensors_are_a_file_beside_the_json(tmp_path: Path, tensors: object) -> None:
+    save_record(tmp_path, "thing", "kind", 1, {}, {})
+    record = read_json(tmp_path / "thing.json")
+    del record["record_sha256"]
+    (tmp_path / "thing.json").write_text(json.dumps({**record, "tensors": tensors}))
+    with pytest.raises(StorageError, match="does not name its tensors"):
+        load_record(tmp_path, "thing", "kind", 1)
+
+
+def test_only_our_own_temporary_files_are_swept(tmp_path: Path) -> None:
+    ours = [".a.json.k3_x9abc.tmp", ".w-1.safetensors.abcdefgh.tmp"]
+    theirs = [".notes.tmp", "a.json.abcdefgh.tmp", ".a.txt.abcdefgh.tmp", ".a.json.ABCDEFGH.tmp"]
+    for name in (*ours, *theirs):
+        (tmp_path / name).touch()
+    sweep_temporary(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(theirs)

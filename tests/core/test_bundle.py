@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from btfl import Btfl, ClientBundle, DiscretisedLikelihood, LinearHead
+from btfl.core.bundle import KIND, VERSION
 from btfl.errors import InputError, StorageError
+from btfl.storage import load_record, save_record
 from making import make_bundle, make_stream
 
 
@@ -60,7 +62,9 @@ def test_every_kind_of_damage_has_its_own_error(tmp_path: Path, bundle: ClientBu
     def damaged(name: str) -> tuple[Path, dict[str, object]]:
         folder = tmp_path / name
         bundle.save(folder)
-        return folder, json.loads((folder / "bundle.json").read_text())
+        record = json.loads((folder / "bundle.json").read_text())
+        del record["record_sha256"]  # as btfl 0.1.0 wrote it
+        return folder, record
 
     folder, _ = damaged("truncated")
     tensors_of(folder).write_bytes(tensors_of(folder).read_bytes()[:-7])
@@ -97,6 +101,11 @@ def test_every_kind_of_damage_has_its_own_error(tmp_path: Path, bundle: ClientBu
     folder, record = damaged("other kind")
     (folder / "bundle.json").write_text(json.dumps({**record, "kind": "recipe for soup"}))
     with pytest.raises(StorageError, match="is not a btfl client bundle"):
+        ClientBundle.load(folder)
+
+    folder, record = damaged("edited")
+    (folder / "bundle.json").write_text((folder / "bundle.json").read_text().replace("0.4", "0.5"))
+    with pytest.raises(StorageError, match="damaged or was edited"):
         ClientBundle.load(folder)
 
     folder, record = damaged("incomplete")
@@ -159,3 +168,39 @@ def test_heads_can_be_given_as_matrices() -> None:
     assert LinearHead.of(np.ones((2, 3))).bias is None
     head = LinearHead.of((np.ones((2, 3)), np.array([1.0, 2.0])))
     assert head.logits(np.ones((1, 3))).tolist() == [[4.0, 5.0]]
+
+
+def test_heads_too_large_to_compute_with_are_refused(tmp_path: Path, bundle: ClientBundle) -> None:
+    huge = np.full((4, 16), 1e308)
+    with pytest.raises(InputError, match=r"personal head holds weights up to 1e\+308; the limit is 1e\+50"):
+        ClientBundle(bundle.global_head, huge, bundle.local_likelihood, bundle.global_likelihood)
+    bundle.save(tmp_path)
+    fields, arrays = load_record(tmp_path, "bundle", KIND, VERSION)
+    save_record(tmp_path, "bundle", KIND, VERSION, fields, {**arrays, "global_head.weight": huge})
+    with pytest.raises(StorageError, match=r"global head holds weights up to 1e\+308"):
+        ClientBundle.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"local_likelihood": {"count": 10**200, "clients": 1}},
+        {"local_likelihood": {"count": True, "clients": 1}},
+        {"local_likelihood": {"count": 2.5, "clients": 1}},
+        {"local_likelihood": {"count": "3", "clients": 1}},
+        {"local_likelihood": [1, 2]},
+        {"local_entropy": "much"},
+        {"local_entropy": True},
+        {"local_entropy": 10**299},
+        {"metadata": "abc"},
+        {"metadata": None},
+    ],
+)
+def test_fields_of_other_types_are_one_sentence(
+    tmp_path: Path, bundle: ClientBundle, change: dict[str, object]
+) -> None:
+    bundle.save(tmp_path)
+    fields, arrays = load_record(tmp_path, "bundle", KIND, VERSION)
+    save_record(tmp_path, "bundle", KIND, VERSION, {**fields, **change}, arrays)
+    with pytest.raises(StorageError, match="does not fit together"):
+        ClientBundle.load(tmp_path)

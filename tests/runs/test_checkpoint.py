@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,7 @@ import pytest
 
 from btfl.errors import StorageError
 from btfl.runs.checkpoint import RunFolder, TrainingState
-from btfl.storage import read_json, write_json
+from btfl.storage import read_json, save_record, write_json
 
 SPEC: dict[str, Any] = {"recipe": "fedavg", "settings": {"rounds": 3}, "clients": 2}
 
@@ -59,3 +64,105 @@ def test_a_record_of_another_kind_is_refused(tmp_path: Path, change: dict[str, A
     (tmp_path / "training.json").write_text(json.dumps({k: v for k, v in record.items() if v is not None}))
     with pytest.raises(StorageError, match=said):
         RunFolder(tmp_path).check(SPEC)
+
+
+def one(value: float) -> dict[str, np.ndarray]:
+    return {"v": np.full(1, value, np.float32)}
+
+
+def test_private_states_are_bound_to_client_and_round(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.save(state(1), {0: one(0.0), 1: one(1.0)})
+    run.save(state(2), {0: one(2.0), 1: one(3.0)})
+    shutil.rmtree(run.files.private(0, 2))
+    shutil.copytree(run.files.private(1, 2), run.files.private(0, 2))
+    with pytest.raises(StorageError, match="private state of client 1 after round 2, not of client 0 after round 2"):
+        run.load_private(0, 2)
+    found = RunFolder(tmp_path).load()
+    assert found is not None
+    assert found.round == 1
+
+
+def test_a_private_state_of_btfl_0_1_0_says_not_whose_it_is_and_loads(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    save_record(run.files.private(0, 2), "private", "btfl private state", 1, {}, one(5.0))
+    assert run.load_private(0, 2)["v"].tolist() == [5.0]
+
+
+def test_a_checkpoint_in_the_folder_of_another_round_is_refused(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.save(state(3), {})
+    run.files.checkpoint(3).rename(run.files.checkpoint(9))
+    with pytest.raises(StorageError, match="no checkpoint in"):
+        run.load()
+
+
+@pytest.mark.parametrize("left", ["nothing", "tensors", "empty", "half", "file"])
+def test_a_first_checkpoint_that_was_never_completed_does_not_stop_the_run(tmp_path: Path, left: str) -> None:
+    run = RunFolder(tmp_path)
+    run.save(state(1), {0: one(1.0)})
+    record = run.files.checkpoint_record(1)
+    if left == "nothing":
+        shutil.rmtree(run.files.checkpoint(1))
+        run.files.checkpoint(1).mkdir()
+    elif left == "tensors":
+        record.unlink()
+    elif left == "file":
+        shutil.rmtree(run.files.checkpoint(1))
+        run.files.checkpoint(1).touch()
+    else:
+        record.write_bytes(record.read_bytes()[: 0 if left == "empty" else 50])
+    (record.parent if record.parent.is_dir() else tmp_path).joinpath(".checkpoint.json.abcd1234.tmp").touch()
+    again = RunFolder(tmp_path)
+    with again.lock():
+        assert again.load() is None
+        again.save(state(1), {0: one(1.0)})
+        found = RunFolder(tmp_path).load()
+        assert found is not None
+        assert found.round == 1
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert not (tmp_path / "lock.json").exists()
+
+
+def test_damaged_checkpoints_of_later_rounds_do_not_stop_a_run_that_fell_back(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for round_ in (3, 4, 5):
+        run.save(state(round_), {0: one(round_)})
+    run.files.checkpoint_record(5).write_text("{")
+    again = RunFolder(tmp_path)
+    with again.lock():
+        found = again.load()
+        assert found is not None
+        assert found.round == 4
+        again.save(state(5), {0: one(5)})
+    assert again.files.rounds() == [5, 4]
+    assert {path.name[-1] for path in again.files.all_private()} == {"4", "5"}
+
+
+HOLDER = """
+import sys, time
+from btfl.runs.checkpoint import RunFolder
+with RunFolder(sys.argv[1]).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+def test_the_second_is_told_who_holds_the_folder_and_goes_on_when_the_first_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"held\n"
+        with pytest.raises(StorageError, match=rf"training in .*: process {first.pid} on '.+', since 2"):
+            RunFolder(tmp_path).lock().__enter__()
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+    with RunFolder(tmp_path).lock():
+        assert json.loads((tmp_path / "lock.json").read_text())["pid"] == os.getpid()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_which_nothing_was_written_is_removed_again(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "a" / "b").lock():
+        pass
+    assert not list(tmp_path.iterdir())

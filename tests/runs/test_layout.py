@@ -35,8 +35,11 @@ def test_what_exists_is_found(tmp_path: Path) -> None:
     files = RunFiles(tmp_path)
     assert files.trained() == {}
     assert files.training("fedavg").rounds() == []
-    for round_ in (9, 10):
+    for round_ in (9, 10, 11):
         files.training("fedavg").checkpoint(round_).mkdir(parents=True)
+    assert files.training("fedavg").rounds() == []  # none is complete
+    for round_ in (9, 10):
+        files.training("fedavg").checkpoint_record(round_).touch()
     for recipe in ("fedrep", "fedavg"):
         files.training(recipe).final.folder.mkdir(parents=True)
     assert files.trained() == {}  # not complete yet

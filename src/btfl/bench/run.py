@@ -28,7 +28,7 @@ from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
-from btfl.storage import write_json
+from btfl.storage import sealed, write_json
 
 Watch = Callable[[str, Event], None]
 """Called with the recipe, or ``evaluation``, and what has happened."""
@@ -125,8 +125,13 @@ def run_bench(
         record = add_record(earlier, record)
     write_table(samples, files.samples)
     write_table(rows, files.results)
+<<<<<<< HEAD
     write_json(files.record, record)  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
+=======
+    write_json(files.record, sealed(record))  # last: a folder that has it is complete
+    return BenchRun(experiment, files.folder, source, manifest, rows, record, evaluation)
+>>>>>>> h-files
 
 
 def train_recipe(

@@ -44,7 +44,7 @@ def bench(
 
     `btfl bench --dataset arrays --root mine.npz --model cnn --clients 10 --rounds 20`
 
-    `btfl bench demo --method btfl --method "btfl[count=after]" --method my_module:MyAdapter`
+    `btfl bench demo --method btfl --method "btfl[count=after]" --method my_module:MyMethod`
     """
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.running import run_and_show

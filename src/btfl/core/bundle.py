@@ -21,6 +21,10 @@ from btfl.storage import load_record, save_record
 
 KIND = "btfl client bundle"
 VERSION = 1
+LARGEST_WEIGHT = 1e50
+"""Of a head's weights and biases: logits, and their squares, are finite for any feature up to the same size."""
+LARGEST_COUNT = 2**53
+"""Of samples and clients: exact as a float."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -149,6 +153,10 @@ class ClientBundle:
         ):
             if size != self.dimensions:
                 raise InputError(f"the global head takes {self.dimensions} dimensions, but the {what} {size}")
+        for what, head in (("global head", self.global_head), ("personal head", self.personal_head)):
+            largest = max(np.abs(part).max(initial=0.0) for part in (head.weight, head.bias) if part is not None)
+            if largest > LARGEST_WEIGHT:
+                raise InputError(f"the {what} holds weights up to {largest:.3g}; the limit is {LARGEST_WEIGHT:g}")
         for name in ("local_entropy", "global_entropy"):
             value = getattr(self, name)
             if value is None:
@@ -161,7 +169,7 @@ class ClientBundle:
                 raise InputError(f"statistic '{key}' holds Python objects; only arrays of numbers can be kept")
         try:
             json.dumps(dict(self.metadata), allow_nan=False)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"metadata must be plain JSON values: {error}") from None
 
     @property
@@ -235,13 +243,19 @@ class ClientBundle:
         fields, arrays = load_record(folder, "bundle", KIND, VERSION)
         try:
             global_head, personal_head = (
-                LinearHead(arrays[f"{name}.weight"], arrays.get(f"{name}.bias"))
+                LinearHead(_numbers(arrays, f"{name}.weight"), _numbers(arrays, f"{name}.bias", needed=False))
                 for name in ("global_head", "personal_head")
             )
             local_likelihood, global_likelihood = (
-                DiscretisedLikelihood(arrays[f"{name}.frequencies"], **fields[name])
+                DiscretisedLikelihood(_numbers(arrays, f"{name}.frequencies"), **_size(fields[name], name))
                 for name in ("local_likelihood", "global_likelihood")
             )
+            if not isinstance(fields["metadata"], dict):
+                raise InputError("its metadata have no names")
+            for name in ("local_entropy", "global_entropy"):
+                value = fields[name]
+                if isinstance(value, bool) or (isinstance(value, int | float) and value > math.log(LARGEST_COUNT)):
+                    raise InputError(f"{name} must be a number of nats, and not {value!r}")
             return cls(
                 global_head,
                 personal_head,
@@ -260,3 +274,23 @@ class ClientBundle:
             raise StorageError(f"the bundle in {folder} is incomplete: {error}") from None
         except InputError as error:
             raise StorageError(f"the bundle in {folder} does not fit together: {error}") from None
+
+
+def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, needed: bool = True) -> Any:
+    """Return one of the saved arrays of real numbers; None if it is not there and not needed."""
+    if not needed and name not in arrays:
+        return None
+    if arrays[name].dtype.kind not in "fiu":
+        raise InputError(f"{name} holds {arrays[name].dtype}, not real numbers")
+    return arrays[name]
+
+
+def _size(found: Any, name: str) -> dict[str, int]:
+    """Return how many samples, of how many clients, a saved likelihood comes from."""
+    if (
+        not isinstance(found, dict)
+        or found.keys() != {"count", "clients"}
+        or not all(type(value) is int and 1 <= value <= LARGEST_COUNT for value in found.values())
+    ):
+        raise InputError(f"the {name} needs a count of samples and of clients, each from 1 to {LARGEST_COUNT:,}")
+    return found

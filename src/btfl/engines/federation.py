@@ -70,14 +70,25 @@ def train_federation(
     happened. ``faults`` says when a client has failed and how many may, before the run stops.
     """
     tell, faults = report or (lambda event: None), faults or FaultSettings()
-    run = None if folder is None else RunFolder(folder)
+    if folder is None:
+        return _train(recipe, data, engine, None, tell, faults)
+    run = RunFolder(folder)
+    run.check(run_spec(recipe, data))
+    if is_finished(run.folder):
+        log.info("%s is finished already", recipe.name)
+        run.tidy()
+        return TrainedFederation.load(run.files.final.folder)
+    with run.lock():
+        return _train(recipe, data, engine, run, tell, faults)
+
+
+def _train(
+    recipe: Recipe, data: FederatedData, engine: Engine, run: RunFolder | None, tell: Report, faults: FaultSettings
+) -> TrainedFederation:
+    """Train, describe and conclude, in a run's folder that is locked."""
     run_log, progress = None, None
     spec, rounds = run_spec(recipe, data), recipe.settings.rounds
     if run is not None:
-        run.check(spec)
-        if is_finished(run.folder):
-            log.info("%s is finished already", recipe.name)
-            return TrainedFederation.load(run.files.final.folder)
         tell = run_log = RunLog(run.folder, tell)
         progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
     if progress:

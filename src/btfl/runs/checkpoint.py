@@ -11,6 +11,7 @@ import logging
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from typing import Any
 from btfl.core.client import Weights
 from btfl.errors import StorageError
 from btfl.runs.layout import CHECKPOINT, PRIVATE, TrainingFiles
-from btfl.storage import load_record, read_described, read_json, save_record, write_json
+from btfl.runs.lock import locked
+from btfl.storage import load_record, read_described, read_json, save_record, sealed, sweep_temporary, write_json
 
 KIND, CHECKPOINT_KIND, PRIVATE_KIND, VERSION = "btfl training", "btfl checkpoint", "btfl private state", 1
 _KEPT = 2
@@ -47,17 +49,42 @@ class RunFolder:
         self.files = TrainingFiles(self.folder)
         self._written_in: dict[int, int] = {}  # client -> round of its newest private state
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder while a training writes there; another one that asks for it is told who holds it, and stops.
+
+        What killed trainings left behind is removed: temporary files, and checkpoints that were never completed.
+        """
+        with locked(self.folder, self.files.lock, self.files.holder):
+            sweep_temporary(self.folder)
+            for folder in (self.files.checkpoints, self.files.private_states, self.files.final.folder):
+                sweep_temporary(folder, below=True)
+            self._sweep()
+            yield
+
+    def tidy(self) -> None:
+        """Remove what a kill at the very end of a training left, if anything, unless another is at work."""
+        if self.files.lock.exists() or self.files.holder.exists():
+            with suppress(OSError), self.lock():
+                pass
+
     def spec(self) -> dict[str, Any] | None:
         """Return what is trained here: recipe, settings and data; None if nothing was begun."""
         if self.files.record.exists():
-            return read_described(self.files.record, KIND, VERSION, ("spec",))["spec"]  # type: ignore[no-any-return]
-        return read_json(self.files.older_record) if self.files.older_record.exists() else None
+            found = read_described(self.files.record, KIND, VERSION, ("spec",))["spec"]
+        elif self.files.older_record.exists():
+            found = read_json(self.files.older_record)
+        else:
+            return None
+        if not isinstance(found, dict):
+            raise StorageError(f"{self.folder} is damaged: what is trained there is not described by names")
+        return found
 
     def begin(self, spec: Mapping[str, Any]) -> None:
         """Write what is trained here, or make sure that the folder holds a training of the very same kind."""
         self.check(spec)
         if self.spec() is None:
-            write_json(self.files.record, {"kind": KIND, "version": VERSION, "spec": dict(spec)})
+            write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
 
     def check(self, spec: Mapping[str, Any]) -> None:
         """Refuse a folder that holds a training of another kind, and name the differences."""
@@ -75,7 +102,8 @@ class RunFolder:
         Returned is the same state with private states that are read from here when they are asked for.
         """
         for client, private in changed.items():
-            save_record(self.files.private(client, state.round), PRIVATE, PRIVATE_KIND, VERSION, {}, private)
+            whose = {"client": client, "round": state.round}
+            save_record(self.files.private(client, state.round), PRIVATE, PRIVATE_KIND, VERSION, whose, private)
             self._written_in[client] = state.round
         fields = {
             "round": state.round,
@@ -84,7 +112,7 @@ class RunFolder:
         }
         place = self.files.checkpoint(state.round)
         save_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION, fields, state.shared)
-        self._sweep()
+        self._sweep(state.round)
         return replace(state, private=_PrivateStates(self, self._written_in))
 
     def load(self, warn: Callable[[int, str], None] = lambda round_, sentence: None) -> TrainingState | None:
@@ -95,9 +123,8 @@ class RunFolder:
         rounds = self.files.rounds()
         for number in rounds:
             try:
-                place = self.files.checkpoint(number)
-                fields, shared = load_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION)
-                written_in = {int(client): int(round_) for client, round_ in fields["private"].items()}
+                fields, shared = load_record(self.files.checkpoint(number), CHECKPOINT, CHECKPOINT_KIND, VERSION)
+                written_in = _written_in(fields, number)
                 for client, round_ in written_in.items():
                     self.load_private(client, round_)  # only to see that it is whole
             except StorageError as error:
@@ -106,40 +133,81 @@ class RunFolder:
                 warn(number, sentence)
                 continue
             self._written_in = written_in
-            return TrainingState(fields["round"], shared, _PrivateStates(self, written_in), tuple(fields["history"]))
-        if rounds:
+            return TrainingState(number, shared, _PrivateStates(self, written_in), tuple(fields["history"]))
+        if rounds and rounds != [1]:  # of the first round nothing is lost that one more round does not bring back
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
         return None
 
     def load_private(self, client: int, round_: int) -> Weights:
-        """Load the private state a client had after a round."""
-        return load_record(self.files.private(client, round_), PRIVATE, PRIVATE_KIND, VERSION)[1]
+        """Load the private state a client had after a round; another client's, or another round's, is refused."""
+        place = self.files.private(client, round_)
+        whose, private = load_record(place, PRIVATE, PRIVATE_KIND, VERSION)
+        if whose and whose != {"client": client, "round": round_}:  # btfl 0.1.0 did not say whose
+            raise StorageError(
+                f"{place} holds the private state of client {whose.get('client')!r} after round "
+                f"{whose.get('round')!r}, not of client {client} after round {round_}"
+            )
+        return private
 
     def last_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of the last round whose checkpoint can be read; empty if there is none."""
         for number in self.files.rounds():
             try:
-                history = self._fields(number)["history"]
-            except (StorageError, LookupError, TypeError):
+                fields = self._fields(number)
+                _written_in(fields, number)
+            except StorageError:
                 continue
-            return dict(history[-1]) if history else {}
+            return dict(fields["history"][-1]) if fields["history"] else {}
         return {}
 
     def _fields(self, round_: int) -> Any:
-        """Return what a checkpoint says beside its weights, unchecked."""
-        return read_json(self.files.checkpoint(round_) / f"{CHECKPOINT}.json")["fields"]
+        """Return what a checkpoint says beside its weights; of these it is not known whether they are whole."""
+        return read_described(self.files.checkpoint_record(round_), CHECKPOINT_KIND, VERSION, ("fields",))["fields"]
 
-    def _sweep(self) -> None:
-        """Delete old checkpoints, and private states that none of the kept ones needs."""
-        numbers = self.files.rounds()
-        needed: set[Path] = set()
-        for number in numbers[:_KEPT]:
-            if (self.files.checkpoint(number) / f"{CHECKPOINT}.json").exists():
-                for client, round_ in self._fields(number)["private"].items():
-                    needed.add(self.files.private(int(client), int(round_)))
-        unused = [path for path in self.files.all_private() if path not in needed]
-        for path in (*map(self.files.checkpoint, numbers[_KEPT:]), *unused):
-            shutil.rmtree(path)
+    def _sweep(self, newest: int | None = None) -> None:
+        """Delete old checkpoints, and private states that none of the kept ones needs.
+
+        ``newest`` is the round that was saved just now: later ones are of no use, and neither are damaged ones.
+        Without it, nothing is known to be whole, so that a damaged checkpoint keeps all that was completed.
+        """
+        kept: dict[Path, set[Path]] = {}  # checkpoints, and the private states they need
+        rounds = self.files.rounds()
+        for number in rounds:
+            if len(kept) < _KEPT and (newest is None or number <= newest):
+                try:
+                    needed = _written_in(self._fields(number), number)
+                except StorageError:
+                    if newest is None:
+                        kept.update((self.files.checkpoint(one), set(self.files.all_private())) for one in rounds)
+                        break
+                else:
+                    kept[self.files.checkpoint(number)] = {self.files.private(*item) for item in needed.items()}
+        needed_by_any = {path for needed in kept.values() for path in needed}
+        for path in (*self.files.all_checkpoints(), *self.files.all_private()):
+            if path not in kept and path not in needed_by_any:
+                _remove(path)
+
+
+def _written_in(fields: Any, number: int) -> dict[int, int]:
+    """Check what a checkpoint says beside its weights; return the round each private state was written in."""
+    if (
+        not isinstance(fields, dict)
+        or fields.get("round") != number
+        or not isinstance(fields.get("history"), list)
+        or not all(isinstance(row, dict) for row in fields["history"])
+        or not isinstance(fields.get("private"), dict)
+        or not all(re.fullmatch(r"\d{1,12}", client) for client in fields["private"])
+        or not all(type(round_) is int and 0 < round_ <= number for round_ in fields["private"].values())
+    ):
+        raise StorageError(f"the checkpoint of round {number} does not say which round, metrics and private states")
+    return {int(client): round_ for client, round_ in fields["private"].items()}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class _PrivateStates(Mapping[int, Weights]):

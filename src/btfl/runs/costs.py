@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from btfl.errors import StorageError
 from btfl.runs.layout import RunFiles
+from btfl.runs.schema import CostEntry, check
 from btfl.storage import read_json, write_json
 
 FORWARD = "forward"
@@ -48,4 +50,11 @@ def write_costs(costs: Sequence[Cost], path: Path) -> None:
 def read_costs(folder: Path) -> list[Cost]:
     """Read what was timed in a run; empty if nothing was."""
     path = RunFiles(folder).costs
-    return [Cost(**entry) for entry in read_json(path)] if path.exists() else []
+    if not path.exists():
+        return []
+    found = read_json(path)
+    if not isinstance(found, list):
+        raise StorageError(f"{path} is damaged: it is no list of costs")
+    for entry in found:
+        check(CostEntry, entry, path)
+    return [Cost(**entry) for entry in found]

@@ -3,7 +3,7 @@
 RUN/                                        made by ``btfl bench``: ``RunFiles``
   run.json, results.parquet, samples.parquet, speed.json; the streams as ``data.manifest`` saves them
   training/RECIPE/                          one training: ``TrainingFiles``
-    training.json, log.jsonl, tensorboard/
+    training.json, log.jsonl, tensorboard/; .lock and lock.json while it is at work
     checkpoints/round-000001/               ``checkpoint.json`` and its tensors
     private/client-000000-round-000001/     ``private.json`` and its tensors
     clients/client-000000/                  what a Flower client keeps, if its node names no other folder
@@ -49,27 +49,39 @@ class TrainingFiles:
         self.folder = folder
         self.record = folder / "training.json"  # what determines the outcome: recipe, settings, data
         self.older_record = folder / "run.json"  # the same as btfl 0.1.0 wrote it, without a kind and a version
+        self.lock = folder / ".lock"  # there while a training is at work in the folder (``runs.lock``)
+        self.holder = folder / "lock.json"  # who that is
         self.log = folder / "log.jsonl"  # what happened, a line of JSON each
         self.tensorboard = folder / "tensorboard"
         self.clients = folder / "clients"  # what Flower clients keep, if their nodes name no other folder
         self.final = FederationFiles(folder / "final")
+        self.checkpoints, self.private_states = folder / "checkpoints", folder / "private"
 
     def checkpoint(self, round_: int) -> Path:
         """Return the folder of a round's checkpoint."""
-        return self.folder / "checkpoints" / f"round-{round_:06d}"
+        return self.checkpoints / f"round-{round_:06d}"
 
     def rounds(self) -> list[int]:
-        """Return the rounds that have a checkpoint, the last one first."""
-        found = (self.folder / "checkpoints").glob("round-*")
-        return sorted((int(path.name.removeprefix("round-")) for path in found), reverse=True)
+        """Return the rounds that have a checkpoint, the last one first; one without its JSON was never completed."""
+        found = (re.fullmatch(r"round-(\d{6,12})", path.name) for path in self.all_checkpoints())
+        numbers = sorted((int(named[1]) for named in found if named), reverse=True)
+        return [number for number in numbers if self.checkpoint_record(number).exists()]
+
+    def checkpoint_record(self, round_: int) -> Path:
+        """Return the JSON of a round's checkpoint."""
+        return self.checkpoint(round_) / f"{CHECKPOINT}.json"
+
+    def all_checkpoints(self) -> list[Path]:
+        """Return the folders of all checkpoints, complete or not."""
+        return list(self.checkpoints.glob("round-*"))
 
     def private(self, client: int, round_: int) -> Path:
         """Return the folder of the private state that a client had after a round."""
-        return self.folder / "private" / f"{client_name(client)}-round-{round_:06d}"
+        return self.private_states / f"{client_name(client)}-round-{round_:06d}"
 
     def all_private(self) -> list[Path]:
         """Return the folders of all private states."""
-        return list((self.folder / "private").glob("client-*"))
+        return list(self.private_states.glob("client-*"))
 
 
 class FederationFiles:

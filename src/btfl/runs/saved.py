@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +15,13 @@ import pandas as pd
 from btfl.errors import StorageError
 from btfl.runs.layout import RunFiles
 from btfl.runs.results import TRACED
-from btfl.storage import read_described
+from btfl.runs.schema import RunRecord, check
+from btfl.storage import read_described, read_file
 
 KIND, VERSION = "btfl run", 1
+LARGEST_TABLE = 4 << 30
+"""Bytes of a table; larger ones are not read."""
+_OF_ROW = ("method", "title", "client", "stream", "samples", "accuracy")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,13 +99,18 @@ def load_run(folder: str | Path) -> SavedRun:
     needs = ("run", "experiment", "training", "data", "streams", "notes")
     again = "Run `btfl bench` again; what is trained already is not trained again"
     record = read_described(path, KIND, VERSION, needs, again)
-    return SavedRun(files.folder, record, _read_table(files.results))
+    check(RunRecord, record, path)
+    return SavedRun(files.folder, record, _read_table(files.results, _OF_ROW))
 
 
-def _read_table(path: Path) -> pd.DataFrame:
+def _read_table(path: Path, needs: Sequence[str] = ()) -> pd.DataFrame:
+    if not path.exists():
+        raise StorageError(f"{path} does not exist: run `btfl bench` again to write it")
+    content = read_file(path, LARGEST_TABLE)
     try:
-        return pd.read_parquet(path)
-    except FileNotFoundError:
-        raise StorageError(f"{path} does not exist: run `btfl bench` again to write it") from None
-    except (OSError, ValueError) as error:  # pyarrow's own errors derive from these
+        table = pd.read_parquet(io.BytesIO(content))
+    except Exception as error:  # a damaged file may lead pyarrow and pandas to any of theirs
         raise StorageError(f"{path} is damaged: {error}") from None
+    if missing := [name for name in needs if name not in table]:
+        raise StorageError(f"{path} is damaged: it lacks the column {', '.join(missing)}")
+    return table

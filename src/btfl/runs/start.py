@@ -100,8 +100,9 @@ def write_checkpoint(state: TrainingState, spec: Mapping[str, Any], folder: Path
     """Write trained weights where a training of ``spec`` would have left them, unless something is there already."""
     run = RunFolder(folder)
     if run.spec() is None:
-        run.save(state, state.private)
-        run.begin(spec)  # last: a folder that has it is complete, and one that has not is written again
+        with run.lock():
+            run.save(state, state.private)
+            run.begin(spec)  # last: a folder that has it is complete, and one that has not is written again
 
 
 def digest_note(start: Start, recipe: str, federation: TrainedFederation) -> str | None:

@@ -13,9 +13,10 @@ import numpy as np
 from btfl.core.bundle import ClientBundle
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
-from btfl.errors import InputError
+from btfl.errors import InputError, StorageError
 from btfl.runs.client import DeployedClient
 from btfl.runs.layout import FEDERATION, TOTAL, FederationFiles, network_record, networks_in
+from btfl.runs.schema import FederationFields, check
 from btfl.storage import Arrays, load_record, load_version, save_record
 
 KIND, VERSION = "btfl trained federation", 2  # 1: bundles without the sums over distorted copies
@@ -105,13 +106,18 @@ class TrainedFederation:
         """Load a saved federation."""
         files = FederationFiles(Path(folder))
         fields, shared = load_record(files.folder, FEDERATION, KIND, VERSION)
+        check(FederationFields, fields, files.record)
         outcomes = [
             None if names is None else load_outcome(files.client(number), names)
             for number, names in enumerate(fields["networks"])
         ]
         total = None
         if files.total.exists():
-            total = Summary(load_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION)[1])
+            arrays = load_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION)[1]
+            try:
+                total = Summary(arrays)
+            except InputError as error:
+                raise StorageError(f"{files.total} does not fit together: {error}") from None
         return cls(fields["spec"], shared, tuple(outcomes), total)
 
 

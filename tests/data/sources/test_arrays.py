@@ -153,3 +153,23 @@ def test_tiny_imagenet_with_sketches_loads_as_it_is() -> None:
     assert source.shift_name == "sketch"
     assert source.shifted is not None
     assert len(np.unique(source.shifted.labels)) == 32
+
+
+@pytest.mark.parametrize("label", [1_000_000, 10**9, 2**63 - 1])
+def test_a_label_far_beyond_the_data_is_refused_at_once(tmp_path: Path, label: int) -> None:
+    with pytest.raises(DataError, match=r"holds the label .*labels may go up to 999|no class's"):
+        load_source("arrays", root=saved(tmp_path, x=pictures(4), y=np.array([0, 1, label, 1])))
+    assert len(load_source("arrays", root=saved(tmp_path, x=pictures(4), y=np.array([0, 1, 999, 1]))).classes) == 1000
+
+
+def test_an_encrypted_npz_is_one_sentence(tmp_path: Path) -> None:
+    path = saved(tmp_path, x=pictures(4), y=np.arange(4))
+    content = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = content.find(mark)
+        while start >= 0:
+            content[start + flags] |= 1  # encrypted
+            start = content.find(mark, start + 4)
+    path.write_bytes(bytes(content))
+    with pytest.raises(DataError, match=r"mine\.npz: 'x' cannot be opened: .*password"):
+        load_source("arrays", root=path)

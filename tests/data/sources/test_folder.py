@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 from btfl.data.catalogue import load_source
 from btfl.data.source import Source
+from btfl.data.sources.pictures import decode
 from btfl.errors import DataError, InputError, UnknownNameError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -293,3 +295,22 @@ def test_imagenet32_says_what_is_missing(tmp_path: Path) -> None:
     np.savez(whole / "train_data_batch_3.npz", data=np.zeros((1, 3072), np.uint8), labels=np.array([1001]))
     with pytest.raises(DataError, match=r"train_data_batch_3\.npz: 'labels' run from 1001"):
         load_source("imagenet32", root=whole)
+
+
+def test_only_the_formats_that_are_expected_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    started: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given, **named: started.append(given))
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+    with pytest.raises(DataError, match=r"cat\.png is broken or no image"):
+        decode(eps, "cat.png", 8)
+    assert started == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs pipes in the file system")
+def test_a_pipe_among_the_pictures_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    (tmp_path / "a" / "cat").mkdir(parents=True)
+    os.mkfifo(tmp_path / "a" / "cat" / "1.png")
+    with pytest.raises(DataError, match="not a regular file"):
+        load_source("folder", root=tmp_path, shift="none")

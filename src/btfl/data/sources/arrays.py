@@ -34,8 +34,7 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
         raise InputError("arrays needs the path of an npz file as root")
     with Npz(root) as npz:
         images, labels, key = _pool(npz)
-        named = npz.class_names() if "classes" in npz else None
-        classes = named or tuple(str(i) for i in range(int(labels.max()) + 1))
+        classes = npz.class_names() if "classes" in npz else npz.classes_of(key, labels)
         npz.in_range(key, labels, classes)
         domains, domain_names = _domains(npz, len(labels))
         notes: list[str] = []
@@ -82,8 +81,7 @@ def _domains(npz: Npz, count: int) -> tuple[NDArray[np.int64] | None, tuple[str,
             f"of the pool, not {values.dtype} of shape {values.shape}"
         )
     names, index = np.unique(values, return_inverse=True)
-    texts = (name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist())
-    return index.astype(np.int64), tuple(texts)
+    return index.astype(np.int64), npz.texts("domain", names)
 
 
 def _shifted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ from btfl.data.source import Labels
 from btfl.errors import DataError
 from btfl.pixels.types import Images
 
+MOST_CLASSES = 100_000
+"""Of any dataset."""
+
 
 class Npz:
     """An open npz file; use it in a ``with`` block. Arrays are read when they are asked for."""
@@ -26,7 +30,7 @@ class Npz:
             raise DataError(f"there is no file {path}")
         try:
             opened = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, EOFError, OSError, NotImplementedError, SyntaxError, zipfile.BadZipFile) as error:
             raise DataError(f"{path.name} is not an npz file, or it is damaged: {error}") from error
         if not isinstance(opened, np.lib.npyio.NpzFile):
             raise DataError(f"{path.name} holds a single array (npy); an npz with named arrays is needed")
@@ -61,8 +65,14 @@ class Npz:
                     f"open; save it with a plain dtype (numbers, or strings of dtype 'U')"
                 ) from error
             raise DataError(f"{self.path.name}: '{key}' is damaged: {error}") from error
-        except (OSError, EOFError, SyntaxError, zlib.error, zipfile.BadZipFile) as error:
+        except RuntimeError as error:  # so says zipfile: a password, or an unknown compression
+            raise DataError(f"{self.path.name}: '{key}' cannot be opened: {error}; save it without that") from error
+        except MemoryError as error:
+            raise DataError(f"{self.path.name}: '{key}' does not fit into memory") from error
+        except (OSError, EOFError, SyntaxError, TypeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
             raise DataError(f"{self.path.name}: '{key}' is damaged: {error}") from error
+        if not isinstance(array, np.ndarray):
+            raise DataError(f"{self.path.name}: '{key}' is no array")
         return array
 
     def images(self, key: str) -> Images:
@@ -94,14 +104,38 @@ class Npz:
             raise DataError(f"{where} must hold one whole number an image, not {array.dtype} of shape {array.shape}")
         if len(array) != len(images):
             raise DataError(f"{where} holds {len(array):,} labels for the {len(images):,} images of '{images_key}'")
+        if array.size and int(array.max()) >= np.iinfo(np.int64).max:
+            raise DataError(f"{where} holds the label {array.max()}, which is no class's")
         return array.astype(np.int64)
+
+    def classes_of(self, key: str, labels: Labels) -> tuple[str, ...]:
+        """Name the classes 0 to the largest label, which must not be larger than the data can bear.
+
+        A class needs an image: with far more classes than images, a label is wrong, and training would not end.
+        """
+        largest, most = int(labels.max()), min(max(10 * len(labels), 1000), MOST_CLASSES)
+        if largest >= most:
+            raise DataError(
+                f"{self.path.name}: '{key}' holds the label {largest:,} (image {int(labels.argmax()):,}); with "
+                f"{len(labels):,} images labels may go up to {most - 1:,}: number the classes 0, 1, 2, ..."
+            )
+        return tuple(str(i) for i in range(largest + 1))
 
     def class_names(self, key: str = "classes") -> tuple[str, ...]:
         """Return the names of the classes."""
         array = self.read(key)
         if array.ndim != 1 or array.dtype.kind not in "US" or len(array) == 0:
             raise DataError(f"{self.path.name}: '{key}' must be a list of names, not {array.dtype} of {array.shape}")
-        return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in array.tolist())
+        if len(array) > MOST_CLASSES:
+            raise DataError(f"{self.path.name}: '{key}' names {len(array):,} classes; the limit is {MOST_CLASSES:,}")
+        return self.texts(key, array)
+
+    def texts(self, key: str, array: NDArray[Any]) -> tuple[str, ...]:
+        """Return an array of strings, bytes or numbers as strings."""
+        try:
+            return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in array.tolist())
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.path.name}: '{key}' holds text that is not UTF-8: {error}") from None
 
     def in_range(self, key: str, labels: Labels, classes: Sequence[str]) -> Labels:
         """Refuse labels that index no class."""

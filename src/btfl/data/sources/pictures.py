@@ -25,6 +25,8 @@ from btfl.errors import DataError, InputError
 from btfl.pixels.types import Images
 
 AT_ONCE = 512  # files held in memory while they are decoded
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
+"""Those of ``tree.SUFFIXES``. No others are tried whatever a file is called: one in EPS would start Ghostscript."""
 DEEP_MODES = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 DECODE_ERRORS = (
     OSError,
@@ -98,7 +100,7 @@ class Kind:
 def decode(data: bytes, name: str, size: int) -> tuple[NDArray[np.uint8], Kind]:
     """Decode one picture; a broken one is refused by name."""
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if image.mode in DEEP_MODES:
                 raise DataError(f"{name} has more than 8 bits a channel (mode {image.mode}); save it with 8")
             original = image.size

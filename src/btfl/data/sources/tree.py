@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from btfl.errors import DataError
+from btfl.errors import DataError, StorageError
+from btfl.storage import read_file
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
 LARGEST_FILE = 256 << 20
@@ -84,9 +85,10 @@ class _FolderTree:
         for i, parts in enumerate(files):
             path = self.root.joinpath(*parts)
             try:
-                yield i, path.read_bytes()
-            except OSError as error:
-                raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+                data = read_file(path, LARGEST_FILE)
+            except StorageError as error:
+                raise DataError(str(error)) from None
+            yield i, data
 
 
 class _TarTree:

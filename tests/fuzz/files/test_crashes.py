@@ -1,0 +1,131 @@
+"""A training killed before any one of its file operations: run again, it ends the same and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from btfl.engines import LocalEngine, train_federation
+from btfl.recipes.registry import make_recipe
+from btfl.recipes.settings import TrainingSettings
+from small import digits
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+KILLED = 77
+
+
+def train(folder: Path) -> str:
+    settings = TrainingSettings.for_model("mlp", rounds=2, local_epochs=1, augment=False, participation=0.5)
+    return train_federation(
+        make_recipe("fedavg", settings, (8, 8, 1), 10), digits(), LocalEngine(), folder=folder
+    ).digest()
+
+
+def killed_before(operation: int, folder: Path, half: bool) -> bool:
+    """Train in a process that is gone just before an operation; ``half``: a file being written is cut in half then."""
+    process = os.fork()
+    if process == 0:
+        try:
+            _die_before(operation, folder, half)
+            train(folder)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert code in (0, KILLED), f"operation {operation}: the run ended with {code}"
+    return code == KILLED
+
+
+def _die_before(operation: int, folder: Path, half: bool) -> None:
+    left, inside, fsync = operation, os.fspath(folder), os.fsync
+
+    def one_more() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os._exit(KILLED)
+
+    def watch(event: str, given: tuple[Any, ...]) -> None:
+        changes = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod") or (
+            event == "open" and isinstance(given[2], int) and given[2] & WRITES
+        )
+        path = given[0] if given else None
+        here = isinstance(path, str | os.PathLike) and os.fspath(path).startswith(inside)
+        of_a_tree = event in ("os.remove", "os.rmdir") and given[1] != -1  # named from the folder it is in
+        if changes and (here or of_a_tree):
+            one_more()
+
+    def cut_short(handle: int) -> None:
+        if left == 0 and half:
+            os.ftruncate(handle, os.fstat(handle).st_size // 2)
+        one_more()
+        fsync(handle)
+
+    sys.addaudithook(watch)
+    os.fsync = cut_short
+
+
+def listing(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def check(points: Iterable[int], folder: Path) -> tuple[int, bool]:
+    """Kill at these points, run again, compare; return how many there were, and whether the last run was not killed."""
+    digest, whole, tried = train(folder / "whole"), listing(folder / "whole"), 0
+    for point in points:
+        place = folder / f"{point}"
+        if not killed_before(point, place, half=point % 2 == 0):
+            return tried, True
+        tried += 1
+        assert train(place) == digest, f"killed before operation {point}"
+        assert listing(place) == whole, f"killed before operation {point}: {sorted(listing(place) ^ whole)}"
+    return tried, False
+
+
+def test_killed_at_some_points(tmp_path: Path) -> None:
+    tried, _ = check((3, 12, 19, 50, 90), tmp_path)
+    print(f"{tried} crash points: all resumed, no stray file")
+
+
+@pytest.mark.slow
+def test_killed_at_every_point(tmp_path: Path) -> None:
+    tried, finished = check(range(10_000), tmp_path)
+    print(f"{tried} crash points: all resumed, no stray file")
+    assert finished
+
+
+def test_a_failing_operation_is_an_error_and_the_next_run_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, whole = train(tmp_path / "whole"), listing(tmp_path / "whole")
+    for name, at in (
+        ("fsync", 0),
+        ("fsync", 5),
+        ("fsync", 9),
+        ("replace", 3),
+        ("mkdir", 2),
+        ("unlink", 0),
+        ("rmdir", 0),
+    ):
+        real, left, place = getattr(os, name), at, tmp_path / f"{name}-{at}"
+
+        def fails(*given: Any, real: Any = real, **named: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise OSError(28, "No space left on device")
+            return real(*given, **named)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, name, fails)
+            with suppress(OSError):
+                train(place)
+        assert train(place) == digest
+        assert listing(place) == whole, sorted(listing(place) ^ whole)
