@@ -22,7 +22,7 @@ from btfl.report.build import write_report
 from btfl.report.terminal import terminal_table
 from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
-from btfl.storage import write_json
+from btfl.storage import sealed, write_json
 
 files = RunFiles(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/whole-loop"))
 METHODS = ("fedavg", "personal", "btfl", "coherent")
@@ -52,7 +52,7 @@ for number in range(len(data)):
 record = describe_run(experiment, data.source, streams, methods)
 write_table(client_rows(predictions, batch, constants(record)), files.results)
 write_table(sample_rows(predictions, {"run": record["run"], "seed": experiment.seed}), files.samples)
-write_json(files.record, record)
+write_json(files.record, sealed(record))
 report = write_report([files.folder], files.folder)
 Console().print(terminal_table(report.report.parts[0].tables[0]))
 print(f"Uploaded, in total: {federation.total}\nKept by the last client: {client.bundle}\nReport: {report.page}")

@@ -125,13 +125,8 @@ def run_bench(
         record = add_record(earlier, record)
     write_table(samples, files.samples)
     write_table(rows, files.results)
-<<<<<<< HEAD
-    write_json(files.record, record)  # last: a folder that has it is complete
-    return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
-=======
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
-    return BenchRun(experiment, files.folder, source, manifest, rows, record, evaluation)
->>>>>>> h-files
+    return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
 
 
 def train_recipe(
