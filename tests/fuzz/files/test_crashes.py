@@ -69,7 +69,7 @@ def _die_before(operation: int, folder: Path, half: bool) -> None:
         fsync(handle)
 
     sys.addaudithook(watch)
-    os.fsync = cut_short
+    os.fsync = cut_short  # type: ignore[assignment]
 
 
 def listing(folder: Path) -> set[str]:
