@@ -76,7 +76,7 @@ def class_scores(of: ClassSums, shrinkage: float) -> LinearHead:
             f"the sums do not fit together: {counts.shape} counts, {sums.shape} class sums, "
             f"{total_scatter.shape} scatter"
         )
-    if (counts < 0).any() or not counts.sum() > 0:
+    if (counts < 0).any() or not counts.any():
         raise InputError("class counts must not be negative, and some class must have samples")
     if not 0 <= shrinkage <= 1:
         raise InputError(f"shrinkage is a share from 0 to 1, not {shrinkage}")
@@ -90,7 +90,7 @@ def class_scores(of: ClassSums, shrinkage: float) -> LinearHead:
         except np.linalg.LinAlgError:
             raise InputError("the sums fit no features: their covariance is singular even when shrunk") from None
         bias = -0.5 * (weights * means).sum(axis=1)
-    if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+    if not all(np.isfinite(found).all() for found in (n, weights, bias)):
         raise InputError("the sums are too large or too small for class scores: they do not stay finite")
     return LinearHead(weights, bias)
 

@@ -42,10 +42,8 @@ class DiscretisedLikelihood:
         if (frequencies < 0).any() or (frequencies > 1).any():
             raise InputError("frequencies are shares of zeros: each must lie between 0 and 1")
         if not (1 <= self.count <= _MOST and 1 <= self.clients <= _MOST):
-            raise InputError(
-                f"a likelihood comes from at least one sample of one client, and from at most 2^53, not "
-                f"{self.count:.17g} of {self.clients:.17g}"
-            )
+            told = f", not {self.count} of {self.clients}" if max(self.count, self.clients) <= _MOST else ""
+            raise InputError(f"a likelihood comes from at least one sample of one client, at most 2^53 of them{told}")
         frequencies.setflags(write=False)
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "count", int(self.count))
