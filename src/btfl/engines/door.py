@@ -46,27 +46,32 @@ class Door:
     def __init__(self, recipe: Recipe, data: FederatedData, faults: FaultSettings) -> None:
         self._recipe, self._data, self._faults = recipe, data, faults
         self._shapes = {name: array.shape for name, array in recipe.initial().items()}
-        self._first: dict[int, tuple[int, int]] = {}  # client -> samples it announced first, and was dealt then
+        self._first: dict[int, tuple[int, int]] = {}  # client -> samples it announced first, and in which round
 
     def update(self, job: Job, update: Update) -> None:
         """Raise an ``InputError`` for an update that cannot be averaged with others."""
         check_update(update, self._shapes, self._faults)
-        samples, dealt = int(update.samples), self._dealt(job)
-        if samples > dealt:
-            raise InputError(f"it claims {samples} samples, but was dealt {dealt}")
-        first, dealt_first = self._first.setdefault(job.client, (samples, dealt))
-        if abs(samples - first) > abs(dealt - dealt_first):
-            raise InputError(f"it claims {samples} samples, but announced {first} before")
+        samples = int(update.samples)
+        self._check_dealt(job, samples)
+        first, when = self._first.setdefault(job.client, (samples, job.round))
+        if samples != first:
+            allowed = abs(self._dealt(job.client, job.round) - self._dealt(job.client, when))
+            if abs(samples - first) > allowed:
+                raise InputError(f"it claims {samples} samples, but announced {first} before")
 
     def description(self, job: Job, description: Description) -> None:
         """Raise an ``InputError`` for sums that no data could give."""
         check_description(description, self._recipe, self._faults)
-        samples, dealt = float(description.summary.arrays["samples"][0]), self._dealt(job)
-        if self._recipe.protection is None and samples > dealt:
+        if self._recipe.protection is None:
+            self._check_dealt(job, float(description.summary.arrays["samples"][0]))
+
+    def _check_dealt(self, job: Job, samples: float) -> None:
+        # A split that is redrawn in every round is redrawn here only for a client that claims more than its size.
+        if samples > self._data.size(job.client) and samples > (dealt := self._dealt(job.client, job.round)):
             raise InputError(f"it claims {samples:g} samples, but was dealt {dealt}")
 
-    def _dealt(self, job: Job) -> int:
-        return len(self._data.partition.part_at(job.client, job.round).train)
+    def _dealt(self, client: int, round_: int) -> int:
+        return len(self._data.partition.part_at(client, round_).train)
 
 
 def check_update(update: Update, shapes: Shapes, faults: FaultSettings) -> None:
