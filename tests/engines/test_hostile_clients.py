@@ -20,7 +20,7 @@ from hostile import HOSTILE, Hostile, LyingEngine, digests
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=1, local_epochs=1, finetune_epochs=0, personal_epochs=1)
 DETECTABLE = [name for name, liar in HOSTILE.items() if liar.detectable]
-FIVE = [DETECTABLE[start::9][:5] for start in range(3)]
+FIVE = [DETECTABLE[start::6][:5] for start in range(3)]
 
 
 @cache

@@ -75,7 +75,7 @@ def test_a_liar_is_as_one_who_is_away(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("start", range(3))
 def test_five_liars_of_ten_are_as_five_who_are_away(start: int, tmp_path: Path) -> None:
-    names = DETECTABLE[start::9][:5]
+    names = DETECTABLE[start::6][:5]
     check({2 * place: HOSTILE[name] for place, name in enumerate(names)}, tmp_path, 10)
 
 
