@@ -71,3 +71,32 @@ def as_labels(labels: ArrayLike, count: int, classes: int) -> NDArray[np.int64]:
     if array.size and not 0 <= array.min() <= array.max() < classes:
         raise InputError(f"labels run from {array.min()} to {array.max()}, but there are {classes} classes")
     return array.astype(np.int64)
+
+
+def printable(text: object, most: int = 500) -> str:
+    """Return text of a stranger as it may stand in a log: cut to a length, control characters escaped.
+
+    >>> printable("red: \\x1b[31m")
+    'red: \\\\x1b[31m'
+    """
+    whole = str(text)
+    cut = whole if len(whole) <= most else f"{whole[:most]} ... ({len(whole):,} characters)"
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)
+
+
+def check_floats(name: str, array: object, *dtypes: type[np.floating[Any]]) -> NDArray[Any]:
+    """Return an array that was received if it is a plain one of these types and finite, else raise an ``InputError``.
+
+    Nothing is converted: a string, a complex number or a long double is refused, not turned into what it resembles.
+    """
+    kinds = " or ".join(dtype.__name__ for dtype in dtypes)
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        raise InputError(f"{printable(name, 80)} is not an array of floating-point numbers ({kinds})")
+    if not any(array.dtype == dtype for dtype in dtypes):
+        raise InputError(
+            f"{printable(name, 80)} is not an array of floating-point numbers ({kinds}): it holds {array.dtype.name}"
+        )
+    # The largest and the smallest are finite exactly if all are, and need no array of their own.
+    if not (math.isfinite(array.max(initial=0.0)) and math.isfinite(array.min(initial=0.0))):
+        raise InputError(f"{printable(name, 80)} holds NaN or infinite values")
+    return array

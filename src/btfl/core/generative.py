@@ -76,16 +76,23 @@ def class_scores(of: ClassSums, shrinkage: float) -> LinearHead:
             f"the sums do not fit together: {counts.shape} counts, {sums.shape} class sums, "
             f"{total_scatter.shape} scatter"
         )
-    if (counts < 0).any() or not counts.sum() > 0:
+    if (counts < 0).any() or not counts.any():
         raise InputError("class counts must not be negative, and some class must have samples")
     if not 0 <= shrinkage <= 1:
         raise InputError(f"shrinkage is a share from 0 to 1, not {shrinkage}")
-    n = counts.sum()
-    mean = sums.sum(axis=0) / n
-    means = np.where(counts[:, None] > 0, sums / np.maximum(counts[:, None], 1.0), mean)
-    within = (total_scatter - (means.T * counts) @ means) / n
-    weights = solve_shrunk(within, shrinkage, float(np.trace(total_scatter)) / n, means.T).T
-    return LinearHead(weights, -0.5 * (weights * means).sum(axis=1))
+    with np.errstate(all="ignore"):  # what overflows is refused below
+        n = counts.sum()
+        mean = sums.sum(axis=0) / n
+        means = np.where(counts[:, None] > 0, sums / np.maximum(counts[:, None], 1.0), mean)
+        within = (total_scatter - (means.T * counts) @ means) / n
+        try:
+            weights = solve_shrunk(within, shrinkage, float(np.trace(total_scatter)) / n, means.T).T
+        except np.linalg.LinAlgError:
+            raise InputError("the sums fit no features: their covariance is singular even when shrunk") from None
+        bias = -0.5 * (weights * means).sum(axis=1)
+    if not all(np.isfinite(found).all() for found in (n, weights, bias)):
+        raise InputError("the sums are too large or too small for class scores: they do not stay finite")
+    return LinearHead(weights, bias)
 
 
 def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right: Floats) -> Floats:
@@ -100,7 +107,11 @@ def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right
 def shares(counts: Floats, towards: Floats | None = None, mix: float = 0.0) -> Floats:
     """Return log shares of the classes, mixed with a little of another population's so that no class is impossible."""
     counts = finite_array("class counts", counts, ndim=1)
-    share = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1.0 / len(counts))
+    with np.errstate(over="ignore"):
+        total = counts.sum()
+    if not np.isfinite(total):
+        raise InputError("class counts are too large to add up")
+    share = counts / total if total > 0 else np.full(len(counts), 1.0 / len(counts))
     if towards is not None:
         share = (1 - mix) * share + mix * np.exp(towards)
     return np.asarray(np.log(np.maximum(share, 1e-12)))

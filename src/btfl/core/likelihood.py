@@ -23,6 +23,8 @@ from btfl.errors import InputError, UnknownNameError
 
 Smoothing = Literal["add-one", "squeeze"]
 THRESHOLD = math.atanh(0.5)
+_MOST = 2**53  # samples: beyond it, whole numbers are not exact
+_BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +41,9 @@ class DiscretisedLikelihood:
             raise InputError("a likelihood needs at least one dimension")
         if (frequencies < 0).any() or (frequencies > 1).any():
             raise InputError("frequencies are shares of zeros: each must lie between 0 and 1")
-        if self.count < 1 or self.clients < 1:
-            raise InputError(
-                f"a likelihood comes from at least one sample of one client, not {self.count} of {self.clients}"
-            )
+        if not (1 <= self.count <= _MOST and 1 <= self.clients <= _MOST):
+            told = f", not {self.count} of {self.clients}" if max(self.count, self.clients) <= _MOST else ""
+            raise InputError(f"a likelihood comes from at least one sample of one client, at most 2^53 of them{told}")
         frequencies.setflags(write=False)
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "count", int(self.count))
@@ -95,7 +96,8 @@ class DiscretisedLikelihood:
         authors' program.
         """
         if smoothing == "add-one":
-            return (self.count * self.frequencies + 1.0) / (self.count + 2.0)
+            # For 1e16 samples the quotient would be rounded to 1.
+            return np.minimum((self.count * self.frequencies + 1.0) / (self.count + 2.0), _BELOW_ONE)
         if smoothing == "squeeze":
             return 0.6 * self.frequencies + 0.2
         raise UnknownNameError("smoothing", smoothing, get_args(Smoothing))

@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from btfl.checks import as_features, as_labels
-from btfl.core.likelihood import DiscretisedLikelihood
+from btfl.checks import as_features, as_labels, check_floats, printable
+from btfl.core.likelihood import THRESHOLD, DiscretisedLikelihood
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -27,6 +27,9 @@ Labels = NDArray[np.int64]
 PLAIN, DISTORTED = "", "distorted_"
 KINDS = (PLAIN, DISTORTED)
 """Sums over the samples as they are, and over distorted copies of them: how the names begin."""
+LARGEST = 1e100
+"""No sum is beyond this, in absolute value: features in single precision cannot lead to more."""
+_EPSILON = float(np.finfo(np.float64).eps)
 
 
 class ClassSums(NamedTuple):
@@ -198,42 +201,55 @@ class Summary:
     def check(self, classes: int, dimensions: int, *, exact: bool = True) -> None:
         """Raise an ``InputError`` for what no client's data could give; the server asks before it adds up.
 
-        ``exact=False`` is for sums with noise: then only shapes and finite values are asked for.
+        Parameters
+        ----------
+        classes, dimensions : sizes that were agreed on
+        exact : whether counts and sums must fit together, see ``_check_consistent``. ``False`` is for sums with noise:
+            then shapes, finite values, one client and a positive number of samples are asked for.
         """
         _check_names(self.arrays)
         for one in STATISTICS:
-            array, shape = self.arrays[one.name], one.shape(classes, dimensions)
-            if array.dtype.kind != "f":
-                raise InputError(f"{one.name} is not an array of floating-point numbers")
+            array, shape = check_floats(one.name, self.arrays[one.name], np.float64), one.shape(classes, dimensions)
             if array.shape != shape:
                 raise InputError(f"{one.name} has the shape {array.shape}, not {shape}")
-            if not np.isfinite(array).all():
-                raise InputError(f"{one.name} holds NaN or infinite values")
+            if max(array.max(), -array.min()) > LARGEST:
+                raise InputError(f"{one.name} is out of range: beyond {LARGEST:g}")
         if exact:
             self._check_consistent()
+        elif not (0.5 <= self.arrays["clients"][0] <= 1.5 and self.arrays["samples"][0] >= 0.5):
+            raise InputError("a client speaks for itself alone, and for at least one sample: add no noise to these")
 
     def _check_consistent(self) -> None:
+        """Refuse sums that fit no samples.
+
+        Sums over n samples of features in single precision always pass: whatever is compared may differ by what n
+        additions in double precision can lose, 8 n eps (eps = 2.2e-16), relative to the size of the features.
+        """
         arrays = self.arrays
         for name, array in arrays.items():
             if (array < 0).any():
                 raise InputError(f"{name} must not be negative, not {array.min():g}")
-        if (arrays["zero_frequencies"] > 1).any():
-            raise InputError(f"zero_frequencies are shares from 0 to 1, not {arrays['zero_frequencies'].max():g}")
+        frequencies = arrays["zero_frequencies"]
+        if (frequencies > 1).any():
+            raise InputError(f"zero_frequencies are shares from 0 to 1, not {frequencies.max():g}")
         samples, counts = float(arrays["samples"][0]), arrays["class_counts"]
         if arrays["clients"][0] != 1:
             raise InputError(f"a client speaks for itself alone, not for {arrays['clients'][0]:g} clients")
         if samples < 1 or (counts != np.rint(counts)).any() or counts.sum() != samples:
             raise InputError(f"class_counts must be whole numbers that add up to the {samples:g} samples")
+        zeros = frequencies * samples
+        if (np.abs(zeros - np.rint(zeros)) > 4 * _EPSILON * samples).any():
+            raise InputError(f"zero_frequencies must be multiples of 1/{samples:.0f}, a share of the samples")
         copies = arrays["distorted_class_counts"]
         if copies.any() and (copies != counts).any():
             raise InputError("distorted_class_counts must be those of the samples, or zero where there are no copies")
         for kind in KINDS:
-            of = self.class_sums(kind)
-            empty = of.counts == 0
-            if of.sums[empty].any() or (empty.all() and of.scatter.any()):
-                raise InputError(
-                    f"{kind}class_feature_sums and {kind}feature_scatter must be zero where there is no sample"
-                )
+            _check_sums(kind, self.class_sums(kind))
+        on = (samples - np.rint(zeros)) * THRESHOLD**2  # each sample whose bit is 1 adds at least so much
+        if (np.diagonal(arrays["feature_scatter"]) < on * (1 - 8 * _EPSILON * samples)).any():
+            raise InputError(
+                "zero_frequencies and feature_scatter do not fit: a feature is on more often than it can be"
+            )
 
     @property
     def classes(self) -> int:
@@ -267,6 +283,8 @@ class Summary:
     @property
     def likelihood(self) -> DiscretisedLikelihood:
         """The discretised likelihood; of several clients their average, each counting the same."""
+        if self.clients < 1:
+            raise InputError(f"sums of {self.clients} clients have no average")
         frequencies = np.clip(self.arrays["zero_frequencies"] / self.clients, 0.0, 1.0)
         return DiscretisedLikelihood(frequencies, self.samples, self.clients)
 
@@ -286,5 +304,36 @@ def _check_names(arrays: Mapping[str, Floats]) -> None:
     known = [one.name for one in STATISTICS]
     if missing := [name for name in known if name not in arrays]:
         raise InputError(f"{missing[0]} is missing")
-    if unknown := sorted(set(arrays) - set(known)):
+    if unknown := sorted(printable(name, 80) for name in set(arrays) - set(known)):
         raise InputError(f"{unknown[0]} is not asked for")
+
+
+def _check_sums(kind: str, of: ClassSums) -> None:
+    """Refuse a scatter that is not symmetric, or that has no room for the class sums.
+
+    With samples z of class k, S - sum_k s_k s_k' / n_k is the scatter within the classes: positive semidefinite, and
+    so is S. Looked at relative to the features' sizes, z_i / sqrt(S_ii), so that a small feature is checked as well as
+    a large one.
+    """
+    sums, scatter = f"{kind}class_feature_sums", f"{kind}feature_scatter"
+    has, size = of.counts > 0, np.sqrt(np.diagonal(of.scatter))
+    on = size > 0
+    if of.sums[~has].any() or (not has.any() and of.scatter.any()):
+        raise InputError(f"{sums} and {scatter} must be zero where there is no sample")
+    if of.sums[:, ~on].any() or of.scatter[~on].any() or of.scatter[:, ~on].any():
+        raise InputError(f"{sums} and {scatter} do not fit: a feature that is zero in one is not in the other")
+    if not on.any():
+        return
+    lost = 8 * _EPSILON * (of.counts.sum() + len(of.counts))
+    relative = of.scatter[np.ix_(on, on)] / size[on] / size[on, None]
+    if (np.abs(relative - relative.T) > lost).any():
+        raise InputError(f"{scatter} is not symmetric")
+    roots = of.sums[np.ix_(has, on)] / size[on] / np.sqrt(of.counts[has, None])
+    if ((roots * roots).sum(axis=0) > 1 + lost).any():
+        raise InputError(f"{sums} are larger than {scatter} and the counts allow")
+    within = relative - roots.T @ roots
+    within.flat[:: len(within) + 1] += lost * len(within)
+    try:
+        np.linalg.cholesky(within)
+    except np.linalg.LinAlgError:
+        raise InputError(f"{scatter} is no scatter of these classes: it is not positive semidefinite") from None

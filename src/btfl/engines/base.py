@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from btfl.checks import printable
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
@@ -24,6 +25,10 @@ class Failure:
     """Stands in place of a result: the client died, was too slow, or could not do its work."""
 
     reason: str
+    """In a line; what a client says of itself is cut to a length, and control characters are escaped."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))
 
 
 Result = Update | Description | ClientOutcome | Kept

@@ -1,28 +1,23 @@
 """Clients that fail: each is named, left out, and the rest go on, as long as enough of them are left.
 
-An upload is checked before it is added to anything: names and shapes against the model's own, every number finite and
-within bounds, statistics within what they can be. A client can still send wrong numbers that look right; averaging
-that withstands liars is another matter, and not tried here.
+An upload is checked before it is added to anything, by ``engines/door.py``. Nothing that a client sends stops the
+server: what cannot be checked is refused, too.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from btfl.checks import printable
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session
-from btfl.errors import InputError, TooFewClientsError
+from btfl.errors import BtflError, TooFewClientsError
 from btfl.knobs import Settings, knob
-from btfl.recipes.base import Description, Recipe, Update
 
 R = TypeVar("R", bound=Result)
-Shapes = Mapping[str, tuple[int, ...]]
 log = logging.getLogger(__name__)
 
 _NAMED = 3  # failures that an error quotes before it only counts
@@ -37,6 +32,12 @@ class FaultSettings(Settings):
     )
     time_limit: float = knob(600.0, "Seconds a client has for an answer, where the engine can tell (Flower).", above=0)
     largest: float = knob(1e9, "Refuse a weight beyond this, in absolute value.", above=0)
+    most_samples: int = knob(10_000_000, "Refuse a client that claims more samples than this.", least=1, most=2**40)
+    bind_nodes: bool = knob(
+        False,
+        "On Flower: keep a client to the first node that says it is it, for the whole run. A node's id stands for its "
+        "key where SuperNodes have keys; without keys, a SuperNode that is started again is another node.",
+    )
     smallest_cohort: int = knob(2, "Never send sums over fewer clients' data than this; see docs/privacy.md.", least=2)
 
     def needed(self, asked: int) -> int:
@@ -58,73 +59,19 @@ class FaultSettings(Settings):
             )
 
 
-def check_update(update: Update, shapes: Shapes, largest: float) -> None:
-    """Refuse an update that cannot be averaged with others, with a sentence that says why."""
-    samples = update.samples
-    if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < 1:
-        raise InputError(f"the number of samples must be a whole number above 0, not {samples!r}")
-    check_arrays(update.upload, shapes)
-    for name, array in update.upload.items():
-        top = max(array.max(initial=0.0), -array.min(initial=0.0))
-        if top > largest:
-            raise InputError(f"{name} is out of range: up to {top:.3g}, the limit is {largest:g}")
-    for name, array in update.private.items():
-        _check_finite(f"the client's own {name}", array)
-    for name, value in update.metrics.items():
-        if not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            raise InputError(f"training has not stayed finite: its {name} is {value!r}")
-
-
-def check_description(description: Description, recipe: Recipe) -> None:
-    """Refuse statistics that no data could give."""
-    for name, array in description.summary.arrays.items():
-        _check_finite(name, array)
-    recipe.check_summary(description.summary)
-    for name, private in description.private.items():
-        _check_finite(f"the client's own {name}", private)
-
-
-def check_arrays(arrays: Mapping[str, NDArray[Any]], shapes: Shapes) -> None:
-    """Refuse arrays that are missing, unknown, of another shape, or not finite."""
-    if missing := sorted(set(shapes) - set(arrays)):
-        raise InputError(f"missing: {', '.join(missing[:_NAMED])}")
-    if unknown := sorted(set(arrays) - set(shapes)):
-        raise InputError(f"not asked for: {', '.join(unknown[:_NAMED])}")
-    for name, array in arrays.items():
-        _check_finite(name, array)
-        if array.shape != shapes[name]:
-            raise InputError(f"{name} has the shape {array.shape}, not {shapes[name]}")
-
-
-def _check_finite(name: str, array: object) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        raise InputError(f"{name} is not an array of floating-point numbers")
-    # the largest and the smallest are finite exactly if all are, and need no array of their own
-    if not (math.isfinite(array.max(initial=0.0)) and math.isfinite(array.min(initial=0.0))):
-        raise InputError(f"{name} holds NaN or infinite values")
-
-
 def usable(
     session: Session,
     broadcast: Broadcast,
     jobs: Sequence[Job],
     kinds: tuple[type[R], ...],
-    check: Callable[[R], None],
+    check: Callable[[Job, R], None],
     settings: FaultSettings,
     warn: Callable[[Job, str], None],
 ) -> Iterator[tuple[Job, R]]:
     """Return the usable results in the order of the jobs; at the end, stop the run if they were too few."""
     failures: list[str] = []
     for job, result in session.run(broadcast, jobs):
-        reason = None
-        if isinstance(result, Failure):
-            reason = result.reason
-        else:
-            assert isinstance(result, kinds)
-            try:
-                check(result)
-            except InputError as error:
-                reason = f"what it sent was refused: {error}"
+        reason = _refusal(job, result, kinds, check)
         if reason is None:
             yield job, result  # type: ignore[misc]  # checked above
             continue
@@ -140,6 +87,21 @@ def usable(
             f"{settings.needed(len(jobs))} are needed (min_share = {settings.min_share:g}). {quoted}{more}. "
             "What was finished before is kept in the run's folder, if it has one: start it again to go on from there"
         )
+
+
+def _refusal(job: Job, result: object, kinds: tuple[type[R], ...], check: Callable[[Job, R], None]) -> str | None:
+    """Return why a result cannot be used, in a line; None if it can."""
+    if isinstance(result, Failure):
+        return result.reason
+    if not isinstance(result, kinds):
+        return f"it answered {job.task} with {printable(type(result).__name__, 80)}"
+    try:
+        check(job, result)
+    except BtflError as error:
+        return printable(f"what it sent was refused: {error}")
+    except Exception as error:  # whatever a stranger's numbers may cause
+        return printable(f"what it sent cannot be checked: {type(error).__name__}: {error}")
+    return None
 
 
 def _occasion(job: Job) -> str:

@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
-from btfl.engines.faults import FaultSettings, check_description, check_update, usable
+from btfl.engines.door import MOST_METRICS, Door
+from btfl.engines.faults import FaultSettings, usable
 from btfl.engines.log import RunLog
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
@@ -98,7 +98,7 @@ def _train(
         if run is not None and run_log is not None:  # not before: a wrong model or device leaves nothing behind
             run.begin(spec)
             run_log.write(event, recipe=recipe.name, round=progress.round, rounds=rounds, clients=len(data))
-        stage = _Stage(recipe, session, faults, tell)
+        stage = _Stage(recipe, session, Door(recipe, data, faults), faults, tell)
         while progress.round < rounds:
             progress, changed = stage.one_round(len(data), progress)
             if run is not None:
@@ -133,9 +133,8 @@ def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
 class _Stage:
     """A session at work on a recipe, watched."""
 
-    def __init__(self, recipe: Recipe, session: Session, faults: FaultSettings, tell: Report) -> None:
-        self.recipe, self.session, self.faults, self.tell = recipe, session, faults, tell
-        self.shapes = {name: array.shape for name, array in recipe.initial().items()}
+    def __init__(self, recipe: Recipe, session: Session, door: Door, faults: FaultSettings, tell: Report) -> None:
+        self.recipe, self.session, self.door, self.faults, self.tell = recipe, session, door, faults, tell
 
     def one_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
         """Train the clients drawn for the next round, and average what is usable.
@@ -146,18 +145,17 @@ class _Stage:
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
         jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-        check = partial(check_update, shapes=self.shapes, largest=self.faults.largest)
         count, average = _Count(len(jobs), self), RunningSum()
         changed: dict[int, Weights] = {}
         rows: list[Mapping[str, float]] = []
         broadcast = Broadcast(progress.shared)
-        for job, update in usable(self.session, broadcast, jobs, (Update,), check, self.faults, count.done):
+        for job, update in usable(self.session, broadcast, jobs, (Update,), self.door.update, self.faults, count.done):
             average.add(update.upload, update.samples)
             rows.append(update.metrics)
             if update.private:
                 changed[job.client] = update.private
             count.done(job)
-        names = dict.fromkeys(name for row in rows for name in row)
+        names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
         seconds = time.monotonic() - started
         rounds = self.recipe.settings.rounds
@@ -169,12 +167,11 @@ class _Stage:
         """Add up every client's summary, send the total to all, and collect their bundles; return both."""
         rounds, shared = self.recipe.settings.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
-        check = partial(check_description, recipe=self.recipe)
         count, ready = _Count(clients, self), list[Job]()
 
         def summaries() -> Iterator[Summary]:
             for job, description in usable(
-                self.session, Broadcast(shared), jobs, (Description,), check, self.faults, count.done
+                self.session, Broadcast(shared), jobs, (Description,), self.door.description, self.faults, count.done
             ):
                 ready.append(replace(job, task="conclude", private=description.private))
                 count.done(job)
@@ -185,7 +182,7 @@ class _Stage:
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
         count, everyone = _Count(len(ready), self), Broadcast(shared, total)
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
-            self.session, everyone, ready, (ClientOutcome, Kept), lambda outcome: None, self.faults, count.done
+            self.session, everyone, ready, (ClientOutcome, Kept), lambda job, outcome: None, self.faults, count.done
         )
         for job, outcome in concluded:
             outcomes[job.client] = outcome

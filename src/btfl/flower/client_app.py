@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Failure, Job, Kept, perform
-from btfl.engines.faults import check_description, check_update
+from btfl.engines.door import check_description, check_update
 from btfl.engines.federation import run_spec
 from btfl.engines.pool import one_thread
 from btfl.errors import BtflError, InputError
@@ -74,12 +74,12 @@ def _work(task: FlowerTask, message: Message, context: Context) -> Update | Desc
     result = perform(recipe, data, broadcast, job)
     if isinstance(result, Update):
         # Checked here as well as by the server, so that a state gone bad is not kept.
-        check_update(result, {name: array.shape for name, array in result.upload.items()}, task.faults.largest)
+        check_update(result, {name: array.shape for name, array in result.upload.items()}, task.faults)
         if result.private:
             state.keep(step, result.private)
         return result
     if isinstance(result, Description):
-        check_description(result, recipe)
+        check_description(result, recipe, task.faults)
         state.keep(step, result.private)
         return result
     assert not isinstance(result, Kept)

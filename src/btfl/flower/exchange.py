@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike
 
-from btfl.checks import as_features
+from btfl.checks import as_features, printable
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import HeadLike, LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.core.summary import Protection, Summary
 from btfl.engines.base import Failure, Kept
+from btfl.engines.door import check_summary
 from btfl.engines.faults import FaultSettings
 from btfl.errors import BtflError, InputError, TooFewClientsError
 from btfl.flower.inbox import ask, reason
@@ -113,6 +115,7 @@ def exchange(
     nodes = sorted(grid.get_node_ids())
     described: list[int] = []
     question = RecordDict({"arrays": arrays})
+    check = partial(Summary.check, classes=classes, dimensions=dimensions, exact=exact)
 
     def summaries() -> Iterator[Summary]:
         asked = dict.fromkeys(nodes, question)
@@ -120,7 +123,7 @@ def exchange(
             try:
                 answer = _answer("describe", reply)
                 assert isinstance(answer, Description)
-                answer.summary.check(classes, dimensions, exact=exact)
+                check_summary(answer.summary, check, faults)
             except InputError as error:
                 _fail(failed, node, error)
                 continue
@@ -207,8 +210,8 @@ def _answer(task: str, reply: Message | None) -> object:
 
 
 def _fail(failed: dict[int, str], node: int, error: InputError) -> None:
-    log.warning("node %d is left out of the exchange: %s", node, error)
-    failed[node] = str(error)
+    failed[node] = printable(error)
+    log.warning("node %d is left out of the exchange: %s", node, failed[node])
 
 
 def _enough(answered: int, asked: int, faults: FaultSettings, failed: Mapping[int, str]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from btfl.checks import printable
+
 _SHORTEST, _LONGEST = 0.02, 1.0  # seconds between two looks for answers
 
 
@@ -66,4 +68,4 @@ def ask(
 def reason(reply: Message) -> str:
     """Say in a line what error Flower reports."""
     lines = [line.strip() for line in (reply.error.reason or "").splitlines() if line.strip()]
-    return f"Flower reports error {reply.error.code}: {lines[-1][:300] if lines else 'no reason given'}"
+    return f"Flower reports error {reply.error.code}: {printable(lines[-1], 300) if lines else 'no reason given'}"

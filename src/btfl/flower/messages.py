@@ -7,6 +7,7 @@ an ``InputError``.
 from __future__ import annotations
 
 import io
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, cast
@@ -15,6 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from btfl.checks import printable
 from btfl.core.summary import Summary
 from btfl.engines.base import Broadcast, Failure, Job, Kept, Result
 from btfl.errors import InputError
@@ -39,12 +41,23 @@ def from_record(record: ArrayRecord) -> dict[str, NDArray[Any]]:
 
 def _array(name: str, array: Array) -> NDArray[Any]:
     if array.stype != _NUMPY:
-        raise InputError(f"{name} is packed as {array.stype!r}, not as {_NUMPY!r}")
+        raise InputError(f"{printable(name, 80)} is packed as {printable(array.stype, 80)!r}, not as {_NUMPY!r}")
     try:
+        _check_length(array.data)
         # Not numpy.load, which would also open an archive that someone sends instead of an array.
         return np.lib.format.read_array(io.BytesIO(array.data), allow_pickle=False)
     except Exception as error:  # whatever a stranger's bytes may cause
-        raise InputError(f"{name} cannot be read as an array: {error}") from None
+        raise InputError(f"{printable(name, 80)} cannot be read as an array: {printable(error, 200)}") from None
+
+
+def _check_length(data: bytes) -> None:
+    """Refuse a header that promises more than there is, before memory is asked for."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise InputError("its header does not fit its length")
 
 
 def pack_broadcast(broadcast: Broadcast) -> dict[str, ArrayRecord]:
@@ -107,10 +120,12 @@ def unpack_result(task: str, content: RecordDict) -> Result | Failure:
         return Failure(f"its answer lacks {error}")
     except InputError as error:
         return Failure(f"its answer was refused: {error}")
+    except Exception as error:  # whatever a stranger's records may cause
+        return Failure(f"its answer cannot be read: {type(error).__name__}: {error}")
     return Failure(f"it answered {task} with {kind!r}")
 
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"a whole number is expected, not {value!r}")
+        raise InputError(f"a whole number is expected, not {printable(repr(value), 40)}")
     return value

@@ -62,7 +62,7 @@ class GridSession:
 
     def __init__(self, engine: GridEngine, run: str) -> None:
         self._grid, self._limit, self._check = engine.grid, engine.faults.time_limit, engine.check
-        self._outcomes, self._run = engine.outcomes, run
+        self._outcomes, self._run, self._bound = engine.outcomes, run, engine.faults.bind_nodes
         self._claims: dict[int, list[int]] = {}  # client -> nodes that say they are it, the first one first
         self._asked: Counter[int] = Counter()  # how often a node was asked which client it is
 
@@ -109,8 +109,11 @@ class GridSession:
         return nodes
 
     def _nodes(self, clients: set[int], present: set[int]) -> dict[int, int]:
-        # A second node cannot take a client's place as long as the first is connected.
-        claims = {client: [node for node in self._claims.get(client, ()) if node in present] for client in clients}
+        # A second node cannot take a client's place as long as the first is connected, or never if nodes are bound.
+        most = 1 if self._bound else None
+        claims = {
+            client: [node for node in self._claims.get(client, ())[:most] if node in present] for client in clients
+        }
         return {client: nodes[0] for client, nodes in claims.items() if nodes}
 
     def _introduce(self, nodes: Sequence[int]) -> None:
@@ -127,17 +130,20 @@ class GridSession:
         if reply.has_error():
             log.warning("node %d cannot say which client it is: %s", node, reason(reply))
             return
-        facts = reply.content.config_records.get("facts")
+        facts = reply.content.config_records.get("facts") if reply.has_content() else None
         client = None if facts is None else facts.get("client")
-        if isinstance(client, int) and client >= 0:
+        if isinstance(client, int) and not isinstance(client, bool) and client >= 0:
             claims = self._claims.setdefault(client, [])
             if claims:
-                log.warning("node %d says it is client %d, as node %d does or did", node, client, claims[0])
+                refused = ": it is refused for this run (bind_nodes)" if self._bound else ""
+                log.warning("node %d says it is client %d, as node %d does or did%s", node, client, claims[0], refused)
             claims.append(node)
 
     def _read(self, job: Job, reply: Message) -> Result | Failure:
         if reply.has_error():
             return Failure(reason(reply))
+        if not reply.has_content():
+            return Failure("its answer is empty")
         result = unpack_result(job.task, reply.content)
         if isinstance(result, Kept) and self._outcomes is not None:
             try:

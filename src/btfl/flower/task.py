@@ -57,6 +57,8 @@ class FlowerTask:
             "min_share": float(config.get("min-share", FaultSettings.min_share)),
             "time_limit": float(config.get("time-limit", FaultSettings.time_limit)),
             "smallest_cohort": int(config.get("smallest-cohort", FaultSettings.smallest_cohort)),
+            "most_samples": int(config.get("most-samples", FaultSettings.most_samples)),
+            "bind_nodes": bool(config.get("bind-nodes", FaultSettings.bind_nodes)),
         }
         recipe, folder = str(config.get("recipe", cls.recipe)), str(config.get("folder", cls.folder))
         return cls.of(make_experiment(values), recipe, folder, FaultSettings(**limits))
@@ -69,6 +71,8 @@ class FlowerTask:
             "min-share": self.faults.min_share,
             "time-limit": self.faults.time_limit,
             "smallest-cohort": self.faults.smallest_cohort,
+            "most-samples": self.faults.most_samples,
+            "bind-nodes": self.faults.bind_nodes,
             **_flat(json.loads(self.experiment), _PREFIX),
         }
 

@@ -1,0 +1,142 @@
+"""A thousand damaged uploads, seeded: each is refused in a sentence or harmless, and no other error gets out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from btfl.core.generative import class_scores, shares
+from btfl.core.summary import STATISTICS, Summary
+from btfl.data.federated import FederatedData
+from btfl.engines import FaultSettings, LocalEngine
+from btfl.engines.aggregate import RunningSum
+from btfl.engines.base import Broadcast, Job
+from btfl.engines.door import Door
+from btfl.engines.faults import usable
+from btfl.recipes.base import Description, Update
+from btfl.recipes.fedavg import FedAvg
+from btfl.recipes.settings import TrainingSettings
+from small import digits
+
+DTYPES = ("f2", "f4", "f8", ">f8", "g", "c8", "c16", "i8", "u1", "?", "U5", "S3", "M8[s]", "m8[s]", "V8", "O")
+NUMBERS = (np.nan, np.inf, -np.inf, -1.0, 0.0, 0.5, 1e-300, 1e9, 1e17, 1e18, 1e100, 1e300, 1.7e308)
+NAMES = ("round", "rounds", "event", "time", "clients", "", "x" * 10_000, "\x1b[31m", "\ud800", "a/../b", "loss")
+VALUES = (None, True, "1", b"1", [1.0], 10**400, -(10**400), 1 + 2j, np.longdouble("1e4000"), *NUMBERS)
+
+
+@cache
+def honest() -> tuple[FedAvg, FederatedData, Update, Description]:
+    recipe, data = FedAvg(TrainingSettings.for_model("mlp", rounds=1, local_epochs=1), (8, 8, 1), 10), digits()
+    with LocalEngine().open(recipe, data) as session:
+        [(_, update)] = session.run(Broadcast(recipe.initial()), [Job("train", 0, 1, {})])
+        [(_, description)] = session.run(Broadcast(recipe.initial()), [Job("describe", 0, 1, {})])
+    assert isinstance(update, Update)
+    assert isinstance(description, Description)
+    return recipe, data, update, description
+
+
+def damage(rng: np.random.Generator, array: np.ndarray) -> Any:
+    """One array, damaged in one way."""
+    way = rng.integers(8)
+    if way == 0:
+        return np.zeros(array.shape, rng.choice(DTYPES))
+    if way == 1:
+        return np.ma.masked_array(array, array > 0)
+    if way == 2:
+        return [None, 3.0, "array", array.tolist(), {}][rng.integers(5)]
+    if way == 3:
+        return array[:-1] if rng.random() < 0.5 else array[None]
+    changed = array.copy()
+    with np.errstate(over="ignore"):
+        value = np.asarray(rng.choice(NUMBERS)).astype(array.dtype)
+    if way == 4:
+        changed.flat[rng.integers(array.size)] = value
+    elif way == 5:
+        changed[...] = value
+    elif way == 6:
+        changed *= 10.0 ** rng.integers(-30, 30)
+    else:
+        changed = rng.permutation(changed.ravel()).reshape(array.shape)
+    return changed
+
+
+def damaged_update(rng: np.random.Generator, update: Any) -> Any:
+    way, metrics = rng.integers(6), dict(update.metrics)
+    if way == 0:
+        return replace(update, samples=VALUES[rng.integers(len(VALUES))])
+    if way == 1:
+        return replace(update, metrics={**metrics, NAMES[rng.integers(len(NAMES))]: VALUES[rng.integers(len(VALUES))]})
+    if way == 2:
+        return [None, "update", Update({}, 1), replace(update, metrics=None), replace(update, upload=None)][
+            rng.integers(5)
+        ]
+    if way == 3:
+        return replace(update, upload={**update.upload, NAMES[rng.integers(len(NAMES))]: np.ones(3)})
+    name = str(rng.choice(list(update.upload)))
+    return replace(update, upload={**update.upload, name: damage(rng, np.asarray(update.upload[name]))})
+
+
+def damaged_description(rng: np.random.Generator, description: Any) -> Any:
+    arrays: dict[Any, Any] = dict(description.summary.arrays)
+    if rng.random() < 0.1:
+        return [None, replace(description, summary=None), Description(Summary({})), 5][rng.integers(4)]
+    if rng.random() < 0.1:
+        arrays[[7, None, *NAMES][rng.integers(len(NAMES) + 2)]] = np.ones(3)
+    for one in rng.choice(len(STATISTICS), size=rng.integers(1, 3), replace=False):
+        arrays[STATISTICS[one].name] = damage(rng, arrays[STATISTICS[one].name])
+    return replace(description, summary=Summary(arrays))
+
+
+def _note(told: list[str], job: Job, why: str) -> None:
+    told.append(why)
+
+
+class Answers:
+    """A session that has its answers already."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = answers
+
+    def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Any]]:
+        return zip(jobs, self.answers, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 200), pytest.param(200, 800, marks=pytest.mark.slow)], ids=["fast", "slow"]
+)
+def test_a_damaged_upload_is_refused_or_harmless(first: int, count: int) -> None:
+    recipe, data, update, description = honest()
+    faults, outcome = FaultSettings(min_share=0.5), Counter[str]()
+    for seed in range(first, first + count):
+        rng, told, door = np.random.default_rng(seed), list[str](), Door(recipe, data, faults)
+        is_update = bool(rng.random() < 0.5)
+        true, damaged = (update, damaged_update) if is_update else (description, damaged_description)
+        job = Job("train" if is_update else "describe", 0, 1, {})
+        kind: Any = type(true)
+        check: Any = door.update if is_update else door.description
+        session = Answers(true, damaged(rng, true))
+        warn = partial(_note, told)
+        [_, *taken] = usable(session, Broadcast({}), [job, job], (kind,), check, faults, warn)
+        for _, one in taken:
+            if is_update:
+                average = RunningSum()
+                average.add(one.upload, one.samples)
+                average.add(update.upload, update.samples)
+                assert all(np.isfinite(array).all() for array in average.mean().values())
+            else:
+                total = Summary.total([one.summary, description.summary])
+                head = class_scores(total.class_sums(), 0.1)
+                assert np.isfinite(head.weight).all()
+                assert np.isfinite(shares(total.class_sums().counts)).all()
+                assert np.isfinite(total.likelihood.log_odds()[1]).all()
+        assert all(len(why) < 2000 and why.isprintable() for why in told)
+        outcome[f"{job.task} {'taken' if taken else 'refused'}"] += 1
+    print(f"\n{count} uploads: {dict(outcome)}, 0 raw errors")
+    assert sum(outcome.values()) == count
+    assert outcome["train refused"] + outcome["describe refused"] > 0.6 * count
