@@ -44,11 +44,16 @@ BY_01 = {
     "oracle": ("Oracle", "fedavg"),
     "oracle-balanced": ("Oracle (balanced)", "balanced"),
 }
+SINCE = {
+    "fth": ("FTH", "fedavg"),
+    "flh-ftl": ("FLH-FTL", "fedavg"),
+    "flh-ftl-release": ("FLH-FTL (release)", "fedavg"),
+}
 every = pytest.mark.parametrize("variant", METHODS.values(), ids=list(METHODS))
 
 
-def test_all_methods_of_0_1_are_there_with_their_titles_and_recipes() -> None:
-    assert {name: (variant.title, variant.trained_with) for name, variant in METHODS.items()} == BY_01
+def test_all_methods_are_there_with_their_titles_and_recipes() -> None:
+    assert {name: (variant.title, variant.trained_with) for name, variant in METHODS.items()} == {**BY_01, **SINCE}
 
 
 @every
@@ -110,7 +115,7 @@ def test_a_bundle_alone_is_enough_for_features_and_not_for_images() -> None:
 def test_listing_methods_imports_no_torch() -> None:
     code = "import sys; from btfl.methods.registry import METHODS; print(len(METHODS), 'torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert run.stdout.split() == [str(len(BY_01)), "False"]
+    assert run.stdout.split() == [str(len(BY_01) + len(SINCE)), "False"]
 
 
 class Plain(Method):
