@@ -45,6 +45,8 @@ BY_01 = {
     "oracle-balanced": ("Oracle (balanced)", "balanced"),
 }
 SINCE = {
+    "adapt": ("ADAPT", "fedavg"),
+    "adapt-personal": ("ADAPT (personal head)", "fedavg"),
     "fth": ("FTH", "fedavg"),
     "flh-ftl": ("FLH-FTL", "fedavg"),
     "flh-ftl-release": ("FLH-FTL (release)", "fedavg"),
