@@ -48,7 +48,7 @@ def test_it_follows_classes_that_have_moved() -> None:
     method.predict(features)  # fills the banks
     assert accuracy(method, features, labels) > before + 0.02
     moved = method.means - method.first_means
-    assert (moved[:, 0] > 1.5).all()
+    assert (moved[:, 0] > 0.5).all()
     assert np.abs(moved[:, 1]).max() < 1.5
 
 

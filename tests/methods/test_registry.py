@@ -47,6 +47,12 @@ BY_01 = {
 SINCE = {
     "adapt": ("ADAPT", "fedavg"),
     "adapt-personal": ("ADAPT (personal head)", "fedavg"),
+    "fedcgs": ("FedCGS", "fedavg"),
+    "gh-ofl-nb": ("GH-OFL (NB)", "fedavg"),
+    "fed3r": ("Fed3R", "fedavg"),
+    "ccvr": ("CCVR", "fedavg"),
+    "feroma": ("FEROMA", "fedavg"),
+    "feroma-weighted": ("FEROMA (weighted)", "fedavg"),
     "fth": ("FTH", "fedavg"),
     "flh-ftl": ("FLH-FTL", "fedavg"),
     "flh-ftl-release": ("FLH-FTL (release)", "fedavg"),
