@@ -54,6 +54,9 @@ SINCE = {
     "feroma": ("FEROMA", "fedavg"),
     "feroma-weighted": ("FEROMA (weighted)", "fedavg"),
     "fth": ("FTH", "fedavg"),
+    "pfedfda": ("pFedFDA", "pfedfda"),
+    "pfedfda-release": ("pFedFDA (release)", "pfedfda-release"),
+    "pfedfda-head": ("pFedFDA's head on FedAvg", "fedavg"),
     "flh-ftl": ("FLH-FTL", "fedavg"),
     "flh-ftl-release": ("FLH-FTL (release)", "fedavg"),
 }

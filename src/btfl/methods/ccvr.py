@@ -4,8 +4,8 @@ When training ends, clients upload class counts, means and covariances of their 
 from each class's Gaussian, the same number of each, and the classifier is trained on them. The extractor stays.
 
 Clients here add up one second moment for all classes, so every class is drawn with the covariance that all have in
-common, where CCVR has one of each class. With such Gaussians the best head is known (it is FedCGS's with equal shares),
-and training tends to it as more features are drawn.
+common, where CCVR has one of each class. With such Gaussians the best head is known (it is FedCGS's with equal
+shares), and training tends to it as more features are drawn.
 """
 
 from __future__ import annotations

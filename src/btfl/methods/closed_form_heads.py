@@ -3,10 +3,11 @@
 All three read class counts n_k, feature sums s_k and the sum S of z z', which add up over clients. They came before
 Coherent's generative head, which is FedCGS's with shrinkage, a temperature and distorted copies.
 
-- FedCGS (Guan et al., AAAI 2025), and GH-OFL's LDA: classes are Gaussians about mu_k = s_k / n_k with one covariance V,
-  so the logits are mu_k' V^-1 z - mu_k' V^-1 mu_k / 2 + log n_k.
+- FedCGS (Guan et al., AAAI 2025), and GH-OFL's LDA: classes are Gaussians about mu_k = s_k / n_k with one covariance
+  V, so the logits are mu_k' V^-1 z - mu_k' V^-1 mu_k / 2 + log n_k.
 - GH-OFL (Turazza et al., 2026), naive Bayes: the same with the diagonal of V alone. Its QDA needs second moments of
-  each class, which are not among our sums; its heads trained on synthetic samples are not here (``ccvr`` is of that kind).
+  each class, which are not among our sums; its heads trained on synthetic samples are not here (``ccvr`` is of that
+  kind).
 - Fed3R (Fani et al., ICML 2024): ridge regression on the classes, W = (S + lambda I)^-1 s, rows brought to length 1.
 """
 

@@ -2,9 +2,9 @@
 
 A profile is the mean and the standard deviation of features on a few principal axes. FEROMA profiles a whole test set
 at once and picks the model of the nearest stored profile, by Euclidean distance. Here the stream comes sample by
-sample, so the profile is that of the last ``window`` samples; and a client has two models, its personal head, with the profile
-of its own training features, and the global head, with everyone's. Profiles are standardised by everyone's spread on
-each axis.
+sample, so the profile is that of the last ``window`` samples; and a client has two models, its personal head, with
+the profile of its own training features, and the global head, with everyone's. Profiles are standardised by
+everyone's spread on each axis.
 
 Left out: models of other clients and their profiles, which no client has here (summaries are only known as their
 total); FEROMA's aggregation by 1 / distance while it trains; and differential privacy of profiles.

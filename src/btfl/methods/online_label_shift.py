@@ -1,7 +1,7 @@
 """Label shift that changes along the stream: FTH and FLH-FTL (Baby et al., NeurIPS 2023).
 
-The stream is taken in steps of a few samples. After step t, BBSE turns the head's mean prediction into an estimate q_t
-of that step's class shares, which is noisy. The next step is answered with shares made of all estimates so far:
+The stream is taken in steps of a few samples. After step t, BBSE turns the head's mean prediction into an estimate
+q_t of that step's class shares, which is noisy. The next step is answered with shares made of all estimates so far:
 
 - FTH, follow the history: their mean.
 - FLH-FTL, follow the leading history: a mixture of experts. The expert that joined at step s is the mean of q_s, ...,
@@ -9,8 +9,8 @@ of that step's class shares, which is noisy. The next step is answered with shar
   before: w_s is multiplied by exp(-|expert_s - q_t|^2 / K), K classes; the weights are scaled to (t - 1)/t, and the
   expert that joins now, q_t itself, gets 1/t.
 
-The authors' program numbers experts by the length of their window instead: the newcomer is the mean of everything, and
-the longest of the earlier windows is never judged; and it cuts each estimate at zero, which biases their mean.
+The authors' program numbers experts by the length of their window instead: the newcomer is the mean of everything,
+and the longest of the earlier windows is never judged; and it cuts each estimate at zero, which biases their mean.
 ``flh-ftl-release`` repeats that.
 """
 

@@ -13,6 +13,8 @@ RECIPES: Mapping[str, str] = {
     "fedavg": "btfl.recipes.fedavg:FedAvg",
     "balanced": "btfl.recipes.balanced:Balanced",
     "fedrep": "btfl.recipes.fedrep:FedRep",
+    "pfedfda": "btfl.recipes.pfedfda:PFedFda",
+    "pfedfda-release": "btfl.recipes.pfedfda:PFedFdaRelease",
     "ttt": "btfl.recipes.ttt:TTT",
     "ttt-release": "btfl.recipes.ttt_release:TTTRelease",
 }
