@@ -89,5 +89,6 @@ def make_client(classes: int = 4, seed: int = 0) -> DeployedClient:
     )
     rotation = to_arrays(new_rotation_head(shape[1], seed))
     tuned = {**weights, **{f"auxiliary.rotation.{name}": array for name, array in rotation.items()}}
+    whole = {**weights, "auxiliary.atp.rates": rng.normal(size=len(weights)).astype(np.float32)}
     model = {"name": "making:normalised", "options": {}, "image_shape": IMAGE_SHAPE, "classes": classes}
-    return DeployedClient(bundle, {"global": weights, "finetuned": tuned, "personal": weights}, model)
+    return DeployedClient(bundle, {"global": whole, "finetuned": tuned, "personal": weights}, model)

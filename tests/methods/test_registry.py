@@ -58,6 +58,8 @@ SINCE = {
     "fedbabu": ("FedBABU", "fedbabu"),
     "feddbe": ("FedDBE", "feddbe"),
     "feddbe-global": ("FedDBE (global)", "feddbe"),
+    "atp": ("ATP", "atp"),
+    "atp-online": ("ATP (online)", "atp"),
     "fth": ("FTH", "fedavg"),
     "pfedfda": ("pFedFDA", "pfedfda"),
     "pfedfda-release": ("pFedFDA (release)", "pfedfda-release"),

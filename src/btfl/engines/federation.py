@@ -87,7 +87,7 @@ def _train(
 ) -> TrainedFederation:
     """Train, describe and conclude, in a run's folder that is locked."""
     run_log, progress = None, None
-    spec, rounds = run_spec(recipe, data), recipe.settings.rounds
+    spec, rounds = run_spec(recipe, data), recipe.rounds
     if run is not None:
         tell = run_log = RunLog(run.folder, tell)
         progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
@@ -158,14 +158,14 @@ class _Stage:
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
         seconds = time.monotonic() - started
-        rounds = self.recipe.settings.rounds
+        rounds = self.recipe.rounds
         self.tell(Event("train", round_, rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
         return TrainingState(round_, average.mean(), progress.private, history), changed
 
     def conclude(self, clients: int, progress: TrainingState) -> tuple[list[ClientOutcome | Kept | None], Summary]:
         """Add up every client's summary, send the total to all, and collect their bundles; return both."""
-        rounds, shared = self.recipe.settings.rounds, progress.shared
+        rounds, shared = self.recipe.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         count, ready = _Count(clients, self), list[Job]()
 
@@ -199,7 +199,7 @@ class _Count:
     def done(self, job: Job, warning: str = "") -> None:
         """Count one more, who failed if there is a warning."""
         self.through += 1
-        rounds = self.stage.recipe.settings.rounds
+        rounds = self.stage.recipe.rounds
         client = job.client if warning else None
         self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning, client))
 

@@ -106,4 +106,5 @@ def without_correlations(sums: ClassSums) -> ClassSums:
 def ridge_head(sums: ClassSums, ridge: float, temperature: float) -> LinearHead:
     """Return (S + lambda I)^-1 s with rows of length 1, over a temperature."""
     square = sums.scatter + ridge * np.eye(len(sums.scatter))
-    return LinearHead(unit(np.linalg.solve(square, sums.sums.T).T) / temperature)
+    rows: Floats = np.asarray(np.linalg.solve(square, sums.sums.T).T, dtype=np.float64)
+    return LinearHead(unit(rows) / temperature)

@@ -73,6 +73,7 @@ class Feroma(Method):
         "global_distance": Column("distance of the stream's profile to everyone's"),
     }
     settings: FeromaSettings
+    _recent: Floats
 
     def __init__(self, client: Client | ClientBundle, settings: FeromaSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
@@ -74,6 +74,10 @@ class Adapt(Method):
     settings_class: ClassVar[type[Settings]] = AdaptSettings
     needs: ClassVar[tuple[str, ...]] = ("global_class_counts", "global_class_feature_sums", "global_feature_scatter")
     settings: AdaptSettings
+    _features: Floats
+    _labels: NDArray[np.int64]
+    _doubts: Floats
+    _trust: Floats
 
     def __init__(self, client: Client | ClientBundle, settings: AdaptSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)

@@ -83,6 +83,7 @@ class OnlineShares(Method):
 
     shares: Floats
     """What the next sample is corrected by."""
+    _step: list[Floats]
 
     def __init__(
         self, client: Client | ClientBundle, settings: OnlineSharesSettings | None = None, **changes: Any
@@ -94,7 +95,7 @@ class OnlineShares(Method):
         believed = probabilities(self.bundle.global_head, statistics["validation_features"])
         self.confusion = confusion(believed, statistics["validation_labels"], self.settings.prior)
         square = self.confusion.T @ self.confusion + _RIDGE * np.eye(self.bundle.classes)
-        self._solver: Floats = np.linalg.solve(square, self.confusion.T)
+        self._solver: Floats = np.asarray(np.linalg.solve(square, self.confusion.T), dtype=np.float64)
         self.reset()
 
     @abstractmethod
@@ -145,8 +146,7 @@ class OnlineShares(Method):
     def reset(self) -> None:
         """Forget the stream."""
         super().reset()
-        self._step: list[Floats] = []
-        self.shares = self.source
+        self._step, self.shares = [], self.source
 
 
 class Fth(OnlineShares):
@@ -164,6 +164,8 @@ class Fth(OnlineShares):
         ),
     )
     settings_class: ClassVar[type[Settings]] = FthSettings
+    _total: Floats
+    _steps: int
 
     def follow(self, estimate: Floats) -> Floats:
         """Return the mean of all estimates."""
@@ -208,6 +210,8 @@ class FlhFtl(OnlineShares):
     )
     settings_class: ClassVar[type[Settings]] = FlhFtlSettings
     settings: FlhFtlSettings
+    _estimates: Floats
+    _weights: Floats
 
     def follow(self, estimate: Floats) -> Floats:
         """Judge the experts by the estimate, let a new one join, and return their mixture."""

@@ -189,13 +189,13 @@ def choose_weights(features: Floats, labels: Labels, everyone: Gaussians, settin
     def loss(beta: Floats) -> float:
         total = 0.0
         for own, (seen, truth) in zip(trained, tested, strict=True):
-            logs = log_softmax(seen @ (head := discriminant(between(own, everyone, beta), shares)).weight.T + head.bias)
+            logs = log_softmax(discriminant(between(own, everyone, beta), shares).logits(seen))
             total -= float(logs[np.arange(len(truth)), truth].mean())
         return total
 
     bounds = [(0.0, 1.0), (0.0, 1.0)]
     found = minimize(loss, np.full(2, 0.5), method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS, "gtol": 1e-3})
-    return np.round(np.asarray(found.x, dtype=np.float64), 4)
+    return np.asarray(np.round(found.x, 4), dtype=np.float64)
 
 
 def two_folds(labels: Labels, seed: int) -> tuple[Labels, Labels] | None:

@@ -48,6 +48,11 @@ class Recipe(ABC):
     def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
         self.settings, self.image_shape, self.classes = settings, image_shape, classes
 
+    @property
+    def rounds(self) -> int:
+        """How many rounds it takes: those of the settings, and any that the recipe adds after them."""
+        return self.settings.rounds
+
     @abstractmethod
     def initial(self) -> Weights:
         """Return the weights everyone starts from."""

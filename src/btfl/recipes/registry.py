@@ -17,6 +17,7 @@ RECIPES: Mapping[str, str] = {
     "ditto": "btfl.recipes.ditto:Ditto",
     "fedbabu": "btfl.recipes.fedbabu:FedBabu",
     "feddbe": "btfl.recipes.feddbe:FedDbe",
+    "atp": "btfl.recipes.atp:Atp",
     "pfedfda": "btfl.recipes.pfedfda:PFedFda",
     "pfedfda-release": "btfl.recipes.pfedfda:PFedFdaRelease",
     "ttt": "btfl.recipes.ttt:TTT",

@@ -36,6 +36,7 @@ class TrainingSettings(Settings):
     ditto_lambda: float = knob(1.0, "Ditto: how strongly a personal model is held to the global one.", least=0)
     dbe_kappa: float = knob(50.0, "FedDBE: weight of the distance between mean features, own and everyone's.", least=0)
     dbe_momentum: float = knob(1.0, "FedDBE: share of a batch in the running mean feature.", above=0, most=1)
+    atp_rounds: int = knob(20, "ATP: rounds after those of training, in which adaptation rates are learned.", least=0)
     babu_epochs: int = knob(5, "FedBABU: epochs of fine-tuning body and head when training ends.", least=0)
     participation: float = knob(1.0, "Share of the clients that take part in a round.", above=0, most=1)
     seed: int = knob(0, "Random seed.", least=0)
@@ -69,6 +70,7 @@ _LATER: Mapping[str, Any] = {
     "dbe_kappa": 50.0,
     "dbe_momentum": 1.0,
     "babu_epochs": 5,
+    "atp_rounds": 20,
 }
 """Settings that came after the first runs were written down, and what those runs had."""
 
