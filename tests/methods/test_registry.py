@@ -15,9 +15,10 @@ from btfl import ClientBundle, Method
 from btfl.core.heads import LinearHead
 from btfl.errors import BtflError, InputError
 from btfl.methods.base import BundleOnly, Column
-from btfl.methods.registry import METHODS, Variant, find_method
+from btfl.methods.card import Card
+from btfl.methods.registry import GROUPS, METHODS, Variant, find_method
 from btfl.recipes.registry import RECIPES
-from making import make_bundle, make_client, make_stream
+from making import make_bundle, make_client, make_images, make_stream
 
 BY_01 = {
     "fedavg": ("FedAvg", "fedavg"),
@@ -168,3 +169,33 @@ def test_the_oracle_must_be_told_the_answers(bundle: ClientBundle) -> None:
 def test_the_product_of_heads_adds_logits() -> None:
     one, other = LinearHead(np.eye(2, 3), np.ones(2)), LinearHead(np.ones((2, 3)))
     np.testing.assert_array_equal(one.times(other).logits(np.ones((1, 3))), [[5.0, 5.0]])
+
+
+def test_methods_are_grouped_by_what_they_need() -> None:
+    groups = {name: variant.group for name, variant in METHODS.items()}
+    assert {name for name, group in groups.items() if group == "ceiling"} == {"oracle", "oracle-balanced"}
+    assert {name for name, group in groups.items() if group == "gradients"} == {
+        "tent", "memo", "ttt", "ttt-release", "fedthe-plus", "atp", "atp-online",
+    }  # fmt: skip
+    assert groups["fedthe"] == "trained"
+    assert groups["fedthe-on-fedavg"] == groups["coherent"] == groups["fedavg-ft"] == "shared"
+    assert set(groups.values()) == set(GROUPS)
+
+
+def test_a_users_method_says_what_it_needs_in_its_own_class() -> None:
+    class Steep(Plain):
+        gradients: ClassVar[bool] = True
+
+    assert [Variant("x", cls, cls.card()).group for cls in (Plain, Steep)] == ["shared", "gradients"]
+    assert Variant("x", Plain, Card("x", "X", recipe="fedrep")).group == "trained"
+
+
+def test_only_methods_with_gradients_change_their_network() -> None:
+    """A method that declares none gives the same answers when no gradient may be taken."""
+    torch = pytest.importorskip("torch")
+    for name, variant in METHODS.items():
+        if variant.method.takes == "images" and not variant.method.gradients:
+            method = variant.build(make_client())
+            with torch.inference_mode():
+                answers = method.predict(make_images(4))
+            assert answers.shape == (4, 4), name

@@ -70,6 +70,7 @@ class Atp(Method):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
     recipe: ClassVar[str] = "atp"
     settings_class: ClassVar[type[Settings]] = AtpSettings
     settings: AtpSettings

@@ -17,6 +17,14 @@ from btfl.methods.card import Card
 from btfl.methods.generative_head import with_generative_head
 
 HeadChoice = Literal["trained", "generative"]
+Group = Literal["shared", "trained", "gradients", "ceiling"]
+GROUPS: Mapping[Group, str] = {
+    "shared": "On FedAvg's training, without gradients at test time",
+    "trained": "On a training of their own, without gradients at test time",
+    "gradients": "With gradients at test time",
+    "ceiling": "Told the answers: ceilings, not methods",
+}
+"""What methods need, by which they are listed; a method's own class says it (``recipe``, ``gradients``)."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,15 @@ class Variant:
     def trained_with(self) -> str:
         """The recipe whose federation it runs on."""
         return self.card.recipe or self.method.recipe
+
+    @property
+    def group(self) -> Group:
+        """What it needs: FedAvg's training or one of its own, gradients at test time, or the answers."""
+        if self.method.sees_labels:
+            return "ceiling"
+        if self.method.gradients:
+            return "gradients"
+        return "shared" if self.trained_with == Method.recipe else "trained"
 
     def check(self) -> None:
         """Raise an error for settings that the method does not have."""
