@@ -32,6 +32,7 @@ def test_fedcgs_by_hand() -> None:
     # Residuals (-1, -1), (1, 1), (-1, -2), (1, 2): V = [[1, 3/2], [3/2, 5/2]], V^-1 = [[10, -6], [-6, 4]].
     # mu' V^-1 = (10 - 12, -6 + 8) = (-2, 2) and (50 - 12, -30 + 8) = (38, -22).
     head = of_four("lda")
+    assert head.bias is not None
     np.testing.assert_allclose(head.weight, [[-2, 2], [38, -22]], rtol=1e-6)
     np.testing.assert_allclose(head.bias, [-(-2 + 4) / 2 + np.log(0.5), -(190 - 44) / 2 + np.log(0.5)], rtol=1e-6)
 
@@ -39,6 +40,7 @@ def test_fedcgs_by_hand() -> None:
 def test_naive_bayes_by_hand() -> None:
     # The diagonal alone: V^-1 = diag(1, 2/5).
     head = of_four("diagonal")
+    assert head.bias is not None
     np.testing.assert_allclose(head.weight, [[1, 4 / 5], [5, 4 / 5]], rtol=1e-6)
     np.testing.assert_allclose(head.bias, [-(1 + 8 / 5) / 2 + np.log(0.5), -(25 + 8 / 5) / 2 + np.log(0.5)], rtol=1e-6)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from btfl.methods.feroma import Feroma
 from gaussians import World
 
 
-def on_a_line(**settings: object) -> Feroma:
+def on_a_line(**settings: Any) -> Feroma:
     """Everyone's features are -4, 0, 0, 4, the client's own 0 and 4; the heads are sure of class 1 and class 0."""
     own, rest = Summary.of([[0.0], [4.0]], [0, 1], 2), Summary.of([[-4.0], [0.0]], [0, 1], 2)
     heads = (np.zeros((2, 1)), np.array([-50.0, 0.0])), (np.zeros((2, 1)), np.array([0.0, -50.0]))

@@ -30,7 +30,8 @@ EVERYONE = Gaussians(np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]]), np.diag([2.
 def test_a_discriminant_by_hand() -> None:
     # tr/d = 4: S = diag((1 - 1e-4) 2 + 4e-4, (1 - 1e-4) 6 + 4e-4) = diag(2.0002, 5.9998).
     head = discriminant(EVERYONE, np.array([0.5, 0.25, 0.25]))
-    np.testing.assert_allclose(head.weight, [[0, 0], [4 / 2.0002, 0], [0, 4 / 5.9998]])
+    assert head.bias is not None
+    np.testing.assert_allclose(head.weight, [[0.0, 0.0], [4 / 2.0002, 0.0], [0.0, 4 / 5.9998]])
     np.testing.assert_allclose(head.bias, np.log([0.5, 0.25, 0.25]) - [0, 8 / 2.0002, 8 / 5.9998])
 
 

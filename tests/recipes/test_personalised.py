@@ -101,9 +101,10 @@ class TestDitto:
         stepped = recipe.train(1, shared, {f"{MODEL}{key}": array for key, array in v.items()}, own).private
         network = recipe.received(v)
         network.zero_grad()
-        torch.nn.functional.cross_entropy(
+        value = torch.nn.functional.cross_entropy(
             network(to_tensor(own.train.images)), torch.from_numpy(own.train.labels)
-        ).backward()
+        )
+        value.backward()  # type: ignore[no-untyped-call]
         for key, parameter in network.named_parameters():
             assert parameter.grad is not None
             wanted = v[key] - 0.1 * (parameter.grad.numpy() + 2.0 * (v[key] - shared[key]))
@@ -165,7 +166,9 @@ class TestFedDbe:
         bundle = trained.client(0).bundle
         weight = bundle.global_head.weight
         np.testing.assert_allclose(weight, bundle.personal_head.weight)
-        moved = bundle.personal_head.bias - (0 if bundle.global_head.bias is None else bundle.global_head.bias)
+        assert bundle.personal_head.bias is not None
+        assert bundle.global_head.bias is None
+        moved = bundle.personal_head.bias
         # W c for some vector c: in the span of the head's columns, and not zero.
         offset = np.linalg.lstsq(weight, moved, rcond=None)[0]
         np.testing.assert_allclose(weight @ offset, moved, atol=1e-8)

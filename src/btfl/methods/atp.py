@@ -147,5 +147,5 @@ def adapt(network: Network, images: torch.Tensor, rates: list[float]) -> list[to
         gradients = list(torch.autograd.grad(mean_entropy(network(images)), parameters))
     with torch.no_grad():
         for parameter, rate, gradient in zip(parameters, rates, gradients, strict=True):
-            parameter -= rate * gradient
+            parameter.sub_(rate * gradient)
     return gradients
