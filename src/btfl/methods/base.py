@@ -115,14 +115,14 @@ class Method(ABC):
     """Its settings, each declared once with meaning, range and default (``btfl.knobs``)."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Which of the bundle's statistics it cannot do without."""
-    gradients: ClassVar[bool] = False
-    """Whether it takes gradients of a network at test time, and so needs torch and time on the device."""
-    sees_labels: ClassVar[bool] = False
-    """Whether it is told the answers: a ceiling, and no method."""
     columns: ClassVar[Mapping[str, Column]] = {}
     """The columns of its trace; ``e`` is the weight of the global head."""
+    gradients: ClassVar[bool] = False
+    """Whether it takes gradient steps at test time, which is slow; ``--method all`` leaves such methods out."""
     exportable: ClassVar[bool] = False
     """Whether ``btfl export`` can write it as one ONNX graph."""
+    sees_labels: ClassVar[bool] = False
+    """Whether it is told the answers: a ceiling, and no method."""
     paper: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     """Where it comes from and what it does, for a method without a card."""

@@ -69,16 +69,19 @@ class Atp(FedAvg):
     def learn(
         self, network: Network, rates: list[float], round_: int, data: ClientData
     ) -> tuple[list[float], dict[str, float]]:
-        """Return the rates after a pass through the validation part, and the mean loss after the steps."""
-        first, parameters, total = Snapshot(network), list(network.parameters()), 0.0
+        """Return the rates after a pass through the validation part, and mean loss and accuracy after the steps."""
+        first, parameters, total, right = Snapshot(network), list(network.parameters()), 0.0, 0
         rng = generator(self.settings.seed, "atp", round_, data.client)
         for images, labels in shuffled_batches(data.validation, BATCH, rng, augment=False):
             unsupervised = adapt(network, images, rates)
             with torch.enable_grad():
-                loss = nn.functional.cross_entropy(network(images), labels)
+                logits = network(images)
+                loss = nn.functional.cross_entropy(logits, labels)
                 supervised = torch.autograd.grad(loss, parameters)
             for i, (own, other) in enumerate(zip(supervised, unsupervised, strict=True)):
                 rates[i] += STEP * float((own * other).sum()) / own.numel() ** 0.5
             first.restore()
             total += float(loss.detach()) * len(labels)
-        return rates, {"loss": total / max(len(data.validation), 1)}
+            right += int((logits.detach().argmax(1) == labels).sum())
+        samples = max(len(data.validation), 1)
+        return rates, {"loss": total / samples, "accuracy": right / samples}

@@ -79,7 +79,13 @@ class PFedFda(NetworkRecipe):
             _MEANS: mixed.means.astype(np.float32),
             _COVARIANCE: mixed.covariance.astype(np.float32),
         }
-        told = {"loss": metrics["loss"], "beta_means": float(beta[0]), "beta_covariance": float(beta[1])}
+        answers = discriminant(mixed, own_shares(labels, self.classes)).logits(features).argmax(axis=1)
+        told = {
+            "loss": metrics["loss"],
+            "accuracy": float((answers == labels).mean()),
+            "beta_means": float(beta[0]),
+            "beta_covariance": float(beta[1]),
+        }
         return Update(upload, len(data.train), {}, told)
 
     def describe(self, shared: Weights, private: Weights, data: ClientData) -> Description:
