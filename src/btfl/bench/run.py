@@ -19,11 +19,12 @@ from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.federation import is_finished, run_spec
-from btfl.engines.log import TensorBoardReport, need_tensorboard
+from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
+from btfl.runs.costs import Times
 from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
@@ -113,16 +114,19 @@ def run_bench(
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     predictions: list[Predictions] = []
+    times = Times.of_run(files.folder) if earlier is not None else Times()
     evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
     clients = len(manifest.clients)
     for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
         predictions.extend(of_client)
+        times.add(of_client)
         watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
     rows = client_rows(predictions, experiment.test_batch, constants(record))
     samples = sample_rows(predictions, {"run": record["run"], "seed": experiment.seed})
     if earlier is not None:
         rows, samples = add_rows(earlier, rows, record), add_samples(earlier, samples, record)
         record = add_record(earlier, record)
+    times.write(files.folder)
     write_table(samples, files.samples)
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
@@ -155,7 +159,9 @@ def train_recipe(
         train_recipe(
             recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
         )
-        write_checkpoint(last_state(RunFiles(folder).training(recipe.rounds_of).folder), spec, place)
+        state = last_state(RunFiles(folder).training(recipe.rounds_of).folder)
+        write_checkpoint(state, spec, place)
+        RunLog(place, lambda event: None).write("taken", recipe=recipe.rounds_of, rounds=state.round)
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
 

@@ -145,21 +145,22 @@ class _Stage:
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
         jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-        count, average = _Count(len(jobs), self), RunningSum()
+        count, average, uploaded = _Count(len(jobs), self), RunningSum(), 0
         changed: dict[int, Weights] = {}
         rows: list[Mapping[str, float]] = []
         broadcast = Broadcast(progress.shared)
         for job, update in usable(self.session, broadcast, jobs, (Update,), self.door.update, self.faults, count.done):
             average.add(update.upload, update.samples)
+            uploaded += size_of(update.upload)
             rows.append(update.metrics)
             if update.private:
                 changed[job.client] = update.private
             count.done(job)
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
-        seconds = time.monotonic() - started
-        rounds = self.recipe.rounds
-        self.tell(Event("train", round_, rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
+        sent = size_of(progress.shared) * len(jobs)
+        costs = {"seconds": time.monotonic() - started, "bytes_up": uploaded, "bytes_down": sent}
+        self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {**metrics, **costs}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
         return TrainingState(round_, average.mean(), progress.private, history), changed
 
@@ -202,6 +203,11 @@ class _Count:
         rounds = self.stage.recipe.rounds
         client = job.client if warning else None
         self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning, client))
+
+
+def size_of(arrays: Mapping[str, Any]) -> int:
+    """Return how many bytes arrays have, without names and framing."""
+    return sum(int(array.nbytes) for array in arrays.values())
 
 
 def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Where everything of a run is: the one module that knows the names of its files and folders.
 
 RUN/                                        made by ``btfl bench``: ``RunFiles``
-  run.json, results.parquet, samples.parquet, speed.json; the streams as ``data.manifest`` saves them
+  run.json, results.parquet, samples.parquet, speed.json, times.json; the streams as ``data.manifest`` saves them
   training/RECIPE/                          one training: ``TrainingFiles``
     training.json, log.jsonl, tensorboard/; .lock and lock.json while it is at work
     checkpoints/round-000001/               ``checkpoint.json`` and its tensors
@@ -31,6 +31,7 @@ class RunFiles:
         self.results = folder / "results.parquet"  # a row for each method, client and stream
         self.samples = folder / "samples.parquet"  # a row for each sample of those
         self.costs = folder / "speed.json"  # what adapting cost, where it was measured
+        self.times = folder / "times.json"  # how long each method took in this run
 
     def training(self, recipe: str) -> TrainingFiles:
         """Return the files of the training of a recipe."""
