@@ -21,7 +21,7 @@ from btfl.recipes.settings import TrainingSettings
 from small import digits
 
 SHAPE = (8, 8, 1)
-SETTINGS = TrainingSettings.for_model("mlp", rounds=2, local_epochs=1, atp_rounds=2)
+SETTINGS = TrainingSettings.for_model("mlp", rounds=2, local_epochs=1, adaptation_rounds=2)
 
 
 def test_the_model_is_fedavgs_and_its_rates_are_learned_after_it() -> None:
@@ -64,7 +64,7 @@ def test_the_model_is_not_touched_while_rates_are_learned() -> None:
 
 @pytest.mark.parametrize("rounds", [0, 3])
 def test_in_a_benchmark_fedavgs_rounds_are_trained_once(rounds: int, tmp_path: Path) -> None:
-    training = {"rounds": 1, "local_epochs": 1, "atp_rounds": rounds}
+    training = {"rounds": 1, "local_epochs": 1, "adaptation_rounds": rounds}
     experiment = make_experiment(
         {"dataset": "digits", "model": "mlp", "clients": 4, "shift": "none", "training": training}
     )

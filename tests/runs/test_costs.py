@@ -21,7 +21,7 @@ from btfl.runs.trained import TrainedFederation
 
 SMALL = {
     "name": "small", "dataset": "digits", "shift": "none", "model": "mlp", "clients": 3, "samples": 400, "alpha": 0.5,
-    "longest_stream": 8, "training": {"rounds": 2, "local_epochs": 1, "atp_rounds": 1},
+    "longest_stream": 8, "training": {"rounds": 2, "local_epochs": 1, "adaptation_rounds": 1},
     "methods": ("fedavg", "atp", "btfl"),
 }  # fmt: skip
 

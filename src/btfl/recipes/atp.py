@@ -9,7 +9,7 @@ the rates,
 
 so that a rate grows where following the entropy would have lowered the loss. The model goes back after each batch.
 Rates begin at zero and are averaged by the server (by samples, as all that is uploaded here; the authors' by
-clients). Theirs takes 400 rounds with a quarter of 240 clients; ``atp_rounds`` is 20, with all clients.
+clients). Theirs takes 400 rounds with a quarter of 240 clients; ``adaptation_rounds`` is 20, with all clients.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Atp(FedAvg):
     @property
     def rounds(self) -> int:
         """FedAvg's rounds, and those in which rates are learned."""
-        return self.settings.rounds + self.settings.atp_rounds
+        return self.settings.rounds + self.settings.adaptation_rounds
 
     def initial(self) -> Weights:
         """Return the model's initial weights, and rates of zero."""
