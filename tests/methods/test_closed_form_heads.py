@@ -109,3 +109,11 @@ def test_a_head_that_leans_to_common_classes_is_calibrated() -> None:
     assert accuracy(Ccvr(bundle), features, labels) > accuracy(GlobalHead(bundle), features, labels) + 0.2
     one_step = Ccvr(bundle, steps=1)
     assert not np.allclose(one_step.head.weight, Ccvr(bundle).head.weight)
+
+
+def test_clients_of_one_federation_share_the_calibrated_head_and_others_do_not() -> None:
+    one, again = Ccvr(BUNDLE), Ccvr(WORLD.bundle(global_head=np.zeros((3, 2))))
+    assert one.head is again.head
+    other = Ccvr(World(samples=300).bundle(global_head=np.zeros((3, 2))))
+    assert not np.allclose(other.head.weight, one.head.weight)
+    assert not np.allclose(Ccvr(BUNDLE, seed=1).head.weight, one.head.weight)

@@ -10,6 +10,7 @@ shares), and training tends to it as more features are drawn.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +29,8 @@ from btfl.methods.base import Client, Floats, Method
 from btfl.methods.card import OCHRE, Card
 from btfl.randomness import generator
 
+_KNOWN: dict[tuple[str, CcvrSettings], LinearHead] = {}
+
 
 @dataclass(frozen=True)
 class CcvrSettings(Settings):
@@ -35,7 +38,7 @@ class CcvrSettings(Settings):
 
     title: ClassVar[str] = "CCVR"
 
-    virtual: int = knob(200, "Virtual features drawn of each class.", least=1)
+    virtual: int = knob(1000, "Virtual features drawn of each class.", least=1)
     steps: int = knob(100, "Most steps of L-BFGS, from the trained global head.", least=1)
     seed: int = knob(0, "Random seed of the draws; every client has the same.")
 
@@ -59,12 +62,22 @@ class Ccvr(Method):
 
     def __init__(self, client: Client | ClientBundle, settings: CcvrSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
-        drawn = virtual_features(everyones_sums(self.bundle), self.settings.virtual, self.settings.seed)
-        self.head = retrained(self.bundle.global_head, *drawn, self.settings.steps)
+        self.head = calibrated(self.bundle.global_head, everyones_sums(self.bundle), self.settings)
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return the calibrated head's probabilities for (samples, dimensions) features."""
         return probabilities(self.head, as_features(batch, self.bundle.dimensions))
+
+
+def calibrated(head: LinearHead, sums: ClassSums, settings: CcvrSettings) -> LinearHead:
+    """Return the head after training on virtual features; once for all clients of a federation, who have the same."""
+    parts = [*sums, head.weight, np.zeros(0) if head.bias is None else head.bias]
+    key = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest(), settings
+    if key not in _KNOWN:
+        _KNOWN.clear()  # one federation is at work at a time
+        drawn = virtual_features(sums, settings.virtual, settings.seed)
+        _KNOWN[key] = retrained(head, *drawn, settings.steps)
+    return _KNOWN[key]
 
 
 def virtual_features(sums: ClassSums, count: int, seed: int) -> tuple[Floats, NDArray[np.int64]]:

@@ -39,7 +39,7 @@ class ClosedFormSettings(Settings):
     title: ClassVar[str] = "closed-form head"
 
     head: Kind = knob("lda", "Gaussians with one covariance, with its diagonal alone, or ridge regression.")
-    shrinkage: float = knob(1e-4, "Share of the covariance that is replaced by its mean variance.", least=0, most=1)
+    shrinkage: float = knob(0.01, "Share of the covariance that is replaced by its mean variance.", least=0, most=1)
     ridge: float = knob(0.01, "Lambda of ridge regression.", above=0)
     temperature: float = knob(0.1, "What ridge regression's scores are divided by; no answer changes by it.", above=0)
 

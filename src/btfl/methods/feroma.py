@@ -38,7 +38,7 @@ class FeromaSettings(Settings):
 
     title: ClassVar[str] = "FEROMA"
 
-    window: int = knob(50, "How many of the last samples the stream's profile is made of.", least=1)
+    window: int = knob(25, "How many of the last samples the stream's profile is made of.", least=1)
     axes: int = knob(10, "How many principal axes of everyone's features a profile has.", least=1)
     assignment: Assignment = knob("nearest", "The head of the nearest profile, or both by 1 / distance.")
 
@@ -62,7 +62,7 @@ class Feroma(Method):
             colour=RED,
             marker="P",
             line="dashed",
-            settings={"assignment": "weighted"},
+            settings={"assignment": "weighted", "window": 100},
         ),
     )
     settings_class: ClassVar[type[Settings]] = FeromaSettings

@@ -42,7 +42,7 @@ class AdaptSettings(Settings):
     base: Base = knob("global", "The head that guesses first, and whose answer is multiplied.")
     bank: int = knob(16, "How many of its surest samples a class keeps.", least=1)
     alpha: float = knob(0.9, "Weight of the bank in a class mean, against everyone's mean.", least=0, most=1)
-    scale: float = knob(10.0, "How weak the Gaussians are beside the head; the program has 10 to 100.", above=0)
+    scale: float = knob(100.0, "How weak the Gaussians are beside the head; the program has 10 to 100.", above=0)
 
 
 class Adapt(Method):
