@@ -153,7 +153,7 @@ def test_the_second_is_told_who_holds_the_folder_and_goes_on_when_the_first_is_k
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
-        with pytest.raises(StorageError, match=rf"training in .*: process {first.pid} on '.+', since 2"):
+        with pytest.raises(StorageError, match=rf"at work in .*: process {first.pid} on '.+', since 2"):
             RunFolder(tmp_path).lock().__enter__()
         os.kill(first.pid, signal.SIGKILL)
         first.wait()

@@ -86,8 +86,8 @@ def pack(array: NDArray[np.float32]) -> dict[str, Any]:
     return {"dtype": "float32", "shape": list(array.shape), "base64": base64.b64encode(data.tobytes()).decode("ascii")}
 
 
-def unpack(name: str, value: Any) -> NDArray[np.float32]:
-    """Return the array that ``pack`` was given, to the bit."""
+def unpack(name: str, value: Any, most: float = math.inf) -> NDArray[np.float32]:
+    """Return the array that ``pack`` was given, to the bit; an entry beyond ``most`` in size is an error."""
     try:
         check_keys(value, ("dtype", "shape", "base64"))
         shape = tuple(count("shape", length) for length in value["shape"])
@@ -99,8 +99,8 @@ def unpack(name: str, value: Any) -> NDArray[np.float32]:
     array = np.frombuffer(data, dtype="<f4").reshape(shape).astype(np.float32)
     if not np.isfinite(array).all():
         raise InputError(f"{name} in the state holds NaN or infinite values")
-    if array.size and np.abs(array).max() > LARGEST_WEIGHT:
-        raise InputError(f"the state is out of range: {name} holds weights above {LARGEST_WEIGHT:g}")
+    if array.size and np.abs(array).max() > most:
+        raise InputError(f"the state is out of range: {name} holds weights above {most:g}")
     return array
 
 

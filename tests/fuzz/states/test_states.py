@@ -53,37 +53,38 @@ def numbers_in(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def damaged(state: dict[str, Any], rng: random.Random) -> Any:
-    """Return a state with other numbers, weights times a factor, other values anywhere, or other bytes."""
+    """Return another state: with other numbers, weights times a factor, other values anywhere, or other bytes."""
     while True:
         changed = copy.deepcopy(state)
-        packed = list(packed_in(changed))
+        packed, places = list(packed_in(changed)), list(numbers_in(changed))
         if packed and rng.random() < 0.5:
             parent, key = rng.choice(packed)
             with np.errstate(over="ignore"):
                 parent[key] = pack(unpack("it", parent[key]) * np.float32(10.0 ** rng.uniform(-9, 38)))
-            return changed
-        places = list(numbers_in(changed))
-        if places and rng.random() < 0.5:
+        elif places and rng.random() < 0.5:
             for parent, key in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 3)))):
                 scaled = float(parent[key]) * 10.0 ** rng.uniform(-3, 12)
                 parent[key] = rng.choice((scaled, rng.choice(NUMBERS), -parent[key], rng.uniform(-2, 2)))
+        else:
+            as_bytes = rng.random() < 0.3
+            text = damaged_bytes(json.dumps(state).encode(), rng) if as_bytes else damaged_json(state, rng)
+            try:
+                changed = json.loads(text)
+            except (ValueError, RecursionError):
+                continue  # no JSON, so no state
+        if changed != state:
             return changed
-        text = json.dumps(state).encode()
-        try:
-            return json.loads(damaged_json(state, rng) if rng.random() < 0.7 else damaged_bytes(text, rng))
-        except (ValueError, RecursionError):
-            continue  # no JSON, so no state
 
 
 def fuzz(cases: int, seed: int) -> Counter[str]:
     rng, counts, client = random.Random(seed), Counter[str](), make_client()
     features, images = make_stream(client.bundle, 2 * SEEN), make_images(2 * SEEN)
-    for number, name in enumerate(VARIANTS):
-        method = find_method(name).build(client)
-        samples = features if method.takes == "features" else images
+    methods = [one for one in (find_method(name).build(client) for name in VARIANTS) if one.state]
+    for method in methods:
+        name, samples = repr(method), features if method.takes == "features" else images
         answers(method, samples[:SEEN])
         state = json.loads(json.dumps(method.state))
-        for _ in range(number, cases, len(VARIANTS)):
+        for _ in range(-(-cases // len(methods))):
             wrong = damaged(state, rng)
             try:
                 method.restore(wrong)
@@ -97,18 +98,18 @@ def fuzz(cases: int, seed: int) -> Counter[str]:
             assert (rows >= 0).all(), f"{name} from {wrong}"
             json.dumps(method.state, allow_nan=False)
             method.restore(state)
-            counts["the same" if wrong == state else "taken"] += 1
+            counts["taken"] += 1
     return counts
 
 
 def test_damaged_states() -> None:
     counts = fuzz(600, seed=0)
     print(counts)
-    assert counts["refused"] > 300
+    assert counts["refused"] > 0.6 * counts.total()
 
 
 @pytest.mark.slow
 def test_ten_thousand_damaged_states() -> None:
-    counts = fuzz(12_000, seed=1)
+    counts = fuzz(10_000, seed=1)
     print(f"{counts.total()} states: {dict(counts)}, 0 raw errors, 0 NaN")
     assert counts.total() >= 10_000
