@@ -132,7 +132,8 @@ def check_failing(points: Iterable[tuple[str, int]], folder: Path, patched: pyte
             continue
         tried[name] += 1
         assert train(place) == digest
-        assert listing(place) == whole, sorted(listing(place) ^ whole)
+        left = listing(place) - whole if name == "open" else listing(place) ^ whole
+        assert not left, f"{name} {at}: {sorted(left)}"  # an older checkpoint that could not be read may be gone
         shutil.rmtree(place)
     return tried
 
