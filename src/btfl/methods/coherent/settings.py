@@ -17,6 +17,12 @@ class CoherentSettings(Settings):
     """One default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``).
 
     The last four choose the method's parts; each is exchangeable, and the others of each kind are ablations.
+    `btfl methods coherent` lists all settings, ``knobs()`` returns them.
+
+    Example
+    -------
+    >>> CoherentSettings(memory="soft").memory
+    'soft'
     """
 
     title: ClassVar[str] = "Coherent"
