@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from btfl.bench.run import BenchRun, run_bench
+from btfl.benchmark.run import BenchRun, run_bench
 from btfl.cli.data import get_if_missing
 from btfl.cli.progress import Watcher
 from btfl.cli.show import show_report
