@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from btfl.data.manifest import SWITCHING
-from btfl.data.streams import STREAMS
+from btfl.data.streams import LETTERS, STREAMS
 from btfl.report.groups import Group
-from btfl.report.overview import LAMBDA
+from btfl.report.overview import LAMBDA, streams_of
 from btfl.report.style import EXD_COLOUR, IND_COLOUR, INK, style_of
 from btfl.report.tables import HEADINGS, stream_name
 
@@ -27,13 +27,15 @@ _WINDOW = 15
 def distribution(group: Group) -> Figure:
     """Histograms of e: a column for each stream, and last what E would be if its four parts were seen alone."""
     methods = group.telling("e")
-    parts = [*STREAMS, "mean of A to D"]
+    alone = [stream for stream in group.streams if stream != STREAMS[4]]
+    last = "mean of\nA to D" if len(alone) == 4 else f"mean of\n{' and '.join(LETTERS[stream] for stream in alone)}"
+    parts = [*group.streams, last]
     figure = Figure(figsize=(9.8, 0.9 + 1.25 * len(methods)))
     axes = figure.subplots(len(methods), len(parts), sharex=True, sharey="row", squeeze=False)
     for line, name in zip(axes, methods, strict=True):
         samples = group.samples[group.samples["method"] == name]
-        shares = {stream: _shares(samples.loc[samples["stream"] == stream, "e"]) for stream in STREAMS}
-        shares[parts[-1]] = np.mean([shares[stream] for stream in STREAMS[:4]], axis=0)
+        shares = {stream: _shares(samples.loc[samples["stream"] == stream, "e"]) for stream in group.streams}
+        shares[last] = np.mean([shares[stream] for stream in alone], axis=0)
         for panel, part in zip(line, parts, strict=True):
             panel.stairs(shares[part], BINS, fill=True, color=group.style(name).colour, alpha=0.55)
             panel.stairs(shares[part], BINS, color=group.style(name).colour, linewidth=1.0)
@@ -42,7 +44,7 @@ def distribution(group: Group) -> Figure:
             panel.set_xticks([0, 0.5, 1], ["0", "½", "1"])
         line[0].set_ylabel(group.titles[name].replace(" (", "\n("), rotation=0, ha="right", va="center")
     for panel, part in zip(axes[0], parts, strict=True):
-        panel.set_title(HEADINGS.get(part, part).replace(" ", "\n", 1) if part in HEADINGS else "mean of\nA to D")
+        panel.set_title(HEADINGS[part].replace(" ", "\n", 1) if part in HEADINGS else part)
     figure.supxlabel("e, weight of the global head", fontsize=9)
     figure.supylabel("share of samples", fontsize=9)
     return figure
@@ -51,15 +53,16 @@ def distribution(group: Group) -> Figure:
 def agreement(groups: Sequence[Group]) -> Figure:
     """FedTHE's lambda_s by stream, a bar for each dataset or run."""
     bars: list[tuple[str, pd.Series[Any]]] = []
+    streams = streams_of(groups)
     for group in groups:
         for name in group.telling(LAMBDA)[:1]:
             of_method = group.samples[group.samples["method"] == name]
-            bars.append((group.label, of_method.groupby("stream")[LAMBDA].mean().reindex(list(STREAMS))))
+            bars.append((group.label, of_method.groupby("stream")[LAMBDA].mean().reindex(streams)))
     figure = Figure(figsize=(7.6, 3.4 + 0.2 * len(bars)))
     panel = figure.subplots()
     width = 0.8 / len(bars)
     for i, (label, values) in enumerate(bars):
-        places = np.arange(len(STREAMS)) + (i - (len(bars) - 1) / 2) * width
+        places = np.arange(len(streams)) + (i - (len(bars) - 1) / 2) * width
         fill = to_rgba(style_of("fedthe").colour, (0.85, 0.5, 0.15)[i % 3])  # one method, so one colour
         hatch = _HATCHES[i % len(_HATCHES)]
         drawn = panel.bar(
@@ -67,7 +70,7 @@ def agreement(groups: Sequence[Group]) -> Figure:
         )
         if len(bars) <= 3:
             panel.bar_label(drawn, fmt="%.2f", padding=2, fontsize=7.5)
-    panel.set_xticks(range(len(STREAMS)), [HEADINGS[stream] for stream in STREAMS])
+    panel.set_xticks(range(len(streams)), [HEADINGS[stream] for stream in streams])
     panel.set_ylim(0, 1.05)
     panel.set_ylabel("mean λₛ (cosine of the heads' answers)")
     panel.grid(axis="x", alpha=0)
