@@ -74,7 +74,10 @@ def terminal_table(table: Table) -> TerminalTable:
 
 def _label(text: str) -> str:
     """Write the settings of a long label below its name, so that it is whole in a narrow column."""
-    return text if cell_len(text) <= _WIDEST_LABEL else text.replace(" [", "\n[").replace(",", ",\n")
+    name, bracket, settings = text.partition(" [")
+    if not bracket or cell_len(text) <= _WIDEST_LABEL:
+        return text
+    return "\n".join([name, *f"[{settings}".replace(",", ",\n").split("\n")])
 
 
 def _shown(cell: Cell, text: str) -> str:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
 
 from btfl.data.manifest import SWITCHING
 from btfl.data.streams import LETTERS, STREAMS
@@ -22,6 +23,7 @@ from btfl.report.tables import HEADINGS, stream_name
 BINS = np.linspace(0.0, 1.0, 21)
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
 _WINDOW = 15
+_FEW_TURNS = 8
 
 
 def distribution(group: Group) -> Figure:
@@ -91,14 +93,25 @@ def along_streams(group: Group, method: str) -> Figure:
     samples = group.first.samples
     own = samples[(samples["method"] == method) & (samples["client"] == client)].sort_values("position")
     streams = [name for name in (STREAMS[4], SWITCHING) if (own["stream"] == name).any()]
-    has_memory = own["a"].notna().any()
+    titles = ["IND, then EXD, then IND again" if name == SWITCHING else stream_name(name) for name in streams]
+    return draw_streams([own[own["stream"] == name] for name in streams], titles)
+
+
+def draw_streams(streams: Sequence[pd.DataFrame], titles: Sequence[str]) -> Figure:
+    """Draw e along streams, a column each; with the memory and the events of methods that have them.
+
+    Parameters
+    ----------
+    streams : columns ``position`` and ``e``; ``external``, if it is known which samples are; ``a``, ``b``, ``event``
+    titles : of the streams
+    """
+    own = pd.concat(streams)
+    has_memory = "a" in own and own["a"].notna().any()
     heights = [2.4, 1.3, 0.7] if has_memory else [2.4]
     figure = Figure(figsize=(9.6, 1.0 + 1.15 * sum(heights) * (1 if has_memory else 1.2)))
     axes = figure.subplots(len(heights), len(streams), sharex="col", sharey="row", squeeze=False, height_ratios=heights)
-    for number, stream in enumerate(streams):
-        part = own[own["stream"] == stream]
+    for number, (part, title) in enumerate(zip(streams, titles, strict=True)):
         _weight_panel(axes[0, number], part)
-        title = "IND, then EXD, then IND again" if stream == SWITCHING else stream_name(stream)
         axes[0, number].set_title(title)
         if has_memory:
             _memory_panels(axes[1, number], axes[2, number], part)
@@ -124,20 +137,28 @@ def _shares(values: pd.Series[Any]) -> Any:
 
 def _weight_panel(panel: Axes, part: pd.DataFrame) -> None:
     position, e = part["position"].to_numpy(), part["e"].to_numpy()
-    external = part["external"].to_numpy(dtype=bool)
-    for rows, marker, face, edge, label in (
-        (~external, "o", "none", IND_COLOUR, "IND sample"),
-        (external, "^", EXD_COLOUR, EXD_COLOUR, "EXD sample"),
-    ):
+    for rows, marker, face, edge, label in _kinds(part):
         panel.scatter(
             position[rows], e[rows], s=20, linewidths=0.9, marker=marker, facecolors=face, edgecolors=edge, label=label
         )
     running = part["e"].rolling(_WINDOW, center=True, min_periods=1).mean()
     panel.plot(position, running, color=INK, linewidth=1.4, label=f"mean of {_WINDOW} around")
-    if part["stream"].iloc[0] == SWITCHING:
-        for edge in np.flatnonzero(np.diff(external.astype(int))) + 0.5:
-            panel.axvline(edge, color=INK, linestyle="--", linewidth=0.9)
+    if "external" in part:
+        turns = np.flatnonzero(np.diff(part["external"].to_numpy(dtype=int))) + 0.5
+        for turn in turns if len(turns) <= _FEW_TURNS else ():  # a mixed stream turns all the time
+            panel.axvline(turn, color=INK, linestyle="--", linewidth=0.9)
     panel.set_ylim(-0.04, 1.04)
+
+
+def _kinds(part: pd.DataFrame) -> list[tuple[NDArray[np.bool_], str, str, str, str]]:
+    """Return how samples are drawn: which, marker, face, edge and label; all alike if it is not known which are EXD."""
+    if "external" not in part:
+        return [(np.ones(len(part), dtype=bool), "o", "none", IND_COLOUR, "sample")]
+    external = part["external"].to_numpy(dtype=bool)
+    return [
+        (~external, "o", "none", IND_COLOUR, "IND sample"),
+        (external, "^", EXD_COLOUR, EXD_COLOUR, "EXD sample"),
+    ]
 
 
 def _memory_panels(memory: Axes, events: Axes, part: pd.DataFrame) -> None:
