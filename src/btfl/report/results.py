@@ -101,7 +101,7 @@ class Results:
         ----------
         name : ``accuracy``, ``difference``, ``calibration``, ...; see ``tables``
         columns : beside accuracy: ``fairness``, ``calibration``, or single ones (``btfl.report.extras``)
-        reference : the method that is compared with all others, in the table ``difference-NAME``
+        reference : the method that is compared with all others, in the table ``difference``
         """
         if columns or reference is not None:
             return self.seen(columns=columns, reference=reference).table(name)

@@ -138,8 +138,8 @@ def _interval_table(group: Group, reference: str) -> Table:
 
 
 def _difference(group: Group, reference: str) -> str:
-    """Name the table of differences: plainly for BTFL, and by the method for all others."""
-    if reference == replace(group, asked=None).reference:
+    """Name the table of differences: plainly for the group's reference, and by the method for all others."""
+    if reference == group.reference:
         return "difference"
     plain = "".join(letter if letter.isalnum() or letter in "-_.=" else "-" for letter in reference)
     return f"difference-{plain.strip('-')}"
