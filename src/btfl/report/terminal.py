@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from btfl.report.table import Cell, Table
 
@@ -24,13 +25,13 @@ class TerminalTable:
     def __init__(self, table: Table) -> None:
         self.table = table
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RichTable]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text | RichTable]:
+        yield Text(self.table.title, style="table.title")  # apart, so that a narrow table does not break its lines
         remaining = list(range(1, len(self.table.headings)))
-        first = True
-        while remaining or first:
+        while remaining:
             fitting = self._fitting(remaining, console, options)
-            yield self._drawn(remaining[:fitting], titled=first)
-            remaining, first = remaining[fitting:], False
+            yield self._drawn(remaining[:fitting])
+            remaining = remaining[fitting:]
 
     def _fitting(self, columns: Sequence[int], console: Console, options: ConsoleOptions) -> int:
         """Return how many of these columns there is room for; at least one."""
@@ -40,10 +41,8 @@ class TerminalTable:
                 return count
         return 1
 
-    def _drawn(self, columns: Sequence[int], *, titled: bool = False) -> RichTable:
-        table = self.table
-        title = table.title.replace("[", "\\[") if titled else None
-        drawn = RichTable(title=title, header_style="bold", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
+    def _drawn(self, columns: Sequence[int]) -> RichTable:
+        table, drawn = self.table, RichTable(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
         labels = [_label(row.cells[0].text) for row in table.rows]
         longest = max([_LABEL, *(cell_len(line) for label in labels for line in label.split("\n"))])
         drawn.add_column(table.headings[0], min_width=min(longest, _WIDEST_LABEL), overflow="fold")
