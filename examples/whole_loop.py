@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from btfl.bench.evaluate import run_stream
-from btfl.bench.record import constants, describe_run
+from btfl.benchmark.evaluate import run_stream
+from btfl.benchmark.record import constants, describe_run
 from btfl.data.streams import make_manifest, render
 from btfl.engines import LocalEngine, train_federation
 from btfl.experiments.experiment import make_experiment

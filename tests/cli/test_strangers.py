@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from btfl.bench.run import run_bench
+from btfl.benchmark.run import run_bench
 from btfl.experiments.experiment import make_experiment
 from btfl.storage import load_record, read_json, save_record, write_json
 from btfl.zoo import start

@@ -107,10 +107,18 @@ class ExperimentCommand(FileCommand):
 
     faults: ClassVar[tuple[str, ...]] = ("min_share", "smallest_cohort")
     """The settings of ``FaultSettings`` that are options, too."""
+    several: ClassVar[bool] = False
+    """Whether a number may be several, with commas between them."""
 
     def generated(self) -> list[click.Parameter]:
         """Return the options of an experiment, and how failing clients are treated."""
-        return [*super().generated(), *fault_options(self.faults), *experiment_options()]
+        return [*super().generated(), *fault_options(self.faults), *experiment_options(several=self.several)]
+
+
+class BenchCommand(ExperimentCommand):
+    """A command that runs an experiment for each of several numbers."""
+
+    several: ClassVar[bool] = True
 
 
 class FlowerCommand(ExperimentCommand):

@@ -45,7 +45,7 @@ def train(
     """
     from rich.console import Console
 
-    from btfl.bench.run import train_recipe
+    from btfl.benchmark.run import train_recipe
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.data import get_if_missing
     from btfl.cli.progress import Watcher

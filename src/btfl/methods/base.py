@@ -117,6 +117,8 @@ class Method(ABC):
     """Which of the bundle's statistics it cannot do without."""
     columns: ClassVar[Mapping[str, Column]] = {}
     """The columns of its trace; ``e`` is the weight of the global head."""
+    gradients: ClassVar[bool] = False
+    """Whether it takes gradient steps at test time, which is slow; ``--method all`` leaves such methods out."""
     exportable: ClassVar[bool] = False
     """Whether ``btfl export`` can write it as one ONNX graph."""
     paper: ClassVar[str] = ""

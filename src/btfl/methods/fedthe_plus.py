@@ -59,6 +59,7 @@ class FedThePlus(FedThe):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
     settings_class: ClassVar[type[Settings]] = FedThePlusSettings
     settings: FedThePlusSettings
 

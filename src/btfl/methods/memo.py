@@ -61,6 +61,7 @@ class Memo(Method):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
     settings_class: ClassVar[type[Settings]] = MemoSettings
     settings: MemoSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -17,6 +17,8 @@ from btfl.methods.card import Card
 from btfl.methods.generative_head import with_generative_head
 
 HeadChoice = Literal["trained", "generative"]
+ALL = "all"
+"""In a list of methods: every one that takes no gradient steps at test time (``every_method``)."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,17 @@ def _declared() -> Iterator[Variant]:
 
 
 METHODS: Mapping[str, Variant] = {variant.name: variant for variant in _declared()}
+
+
+def every_method(recipes: Collection[str] | None = None) -> list[str]:
+    """Name the methods that take no gradient steps at test time: those that do take minutes where others take seconds.
+
+    Parameters
+    ----------
+    recipes : only those trained with one of these; None: all
+    """
+    quick = [variant for variant in METHODS.values() if not variant.method.gradients]
+    return [variant.name for variant in quick if recipes is None or variant.trained_with in recipes]
 
 
 def find_method(text: str) -> Variant:

@@ -54,6 +54,7 @@ class Tent(Method):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
     settings_class: ClassVar[type[Settings]] = TentSettings
     settings: TentSettings
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from btfl.bench.evaluate import Evaluation, needed_recipes, run_stream
+from btfl.benchmark.evaluate import Evaluation, needed_recipes, run_stream
 from btfl.data.source import Labels
 from btfl.data.streams import STREAMS, Manifest, Stream, render
 from btfl.errors import InputError, StorageError, UnknownNameError

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from btfl.bench.evaluate import Evaluation
+from btfl.benchmark.evaluate import Evaluation
 from btfl.data.streams import render
 from btfl.engines.pool import one_thread
 from btfl.methods.heads import Oracle

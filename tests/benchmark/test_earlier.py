@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from btfl.bench.run import BenchRun, run_bench
+from btfl.benchmark.run import BenchRun, run_bench
 from btfl.errors import InputError, StorageError
 from btfl.experiments.experiment import make_experiment
 from btfl.runs.layout import RunFiles

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from btfl.bench.earlier import add_record, add_rows, add_samples, find_earlier, joined
-from btfl.bench.evaluate import Evaluation, evaluate, needed_recipes, suitable
-from btfl.bench.record import constants, describe_run
+from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
+from btfl.benchmark.evaluate import Evaluation, evaluate, needed_recipes, suitable
+from btfl.benchmark.record import constants, describe_run
 from btfl.data.federated import FederatedData
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest

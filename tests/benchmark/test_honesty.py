@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import btfl.bench.evaluate as evaluation_module
-from btfl.bench.evaluate import evaluate_client
-from btfl.bench.run import BenchRun, run_bench
+import btfl.benchmark.evaluate as evaluation_module
+from btfl.benchmark.evaluate import evaluate_client
+from btfl.benchmark.run import BenchRun, run_bench
 from btfl.data.catalogue import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, Manifest, Stream, render
