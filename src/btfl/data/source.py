@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from btfl.data.samples import Labels, SampleKind, Samples, Scaling
 from btfl.errors import DataError
 
-__all__ = ["NO_B_AND_D_NOTE", "NO_SHIFT_NOTE", "Labels", "SampleKind", "Samples", "Source", "SourceLoader"]
+__all__ = [
+    "NO_B_AND_D_NOTE",
+    "NO_SHIFT_NOTE",
+    "Labels",
+    "SampleKind",
+    "Samples",
+    "Source",
+    "SourceLoader",
+    "without_shift",
+]
 
 NO_SHIFT_NOTE = "there is no other domain: the shifted streams are corrupted throughout"
 NO_B_AND_D_NOTE = (
@@ -106,6 +115,11 @@ class Source:
     def kind(self) -> SampleKind:
         """What the samples are: ``images``, ``signals`` or ``vectors``."""
         return self.pool.kind
+
+
+def without_shift(kind: SampleKind) -> str:
+    """Return the note of a source that has no other domain."""
+    return NO_B_AND_D_NOTE if kind == "vectors" else NO_SHIFT_NOTE
 
 
 SourceLoader = Callable[..., Source]
