@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from btfl.bench.earlier import add_record, add_rows, add_samples, find_earlier, joined
-from btfl.bench.evaluate import Evaluation, evaluate, needed_recipes, suitable
+from btfl.bench.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
 from btfl.bench.record import constants, describe_run
 from btfl.data.federated import FederatedData
 from btfl.data.source import Source
@@ -89,7 +89,7 @@ def run_bench(
     data = load_data(experiment)
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
-    methods = tuple(find_method(name) for name in experiment.methods)
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], source.kind)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
@@ -109,7 +109,7 @@ def run_bench(
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
-    notes = (*partition.notes, *_not_used(manifest, source), *left_out, *_start_notes(start, federations))
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     predictions: list[Predictions] = []

@@ -122,6 +122,8 @@ class Experiment(BaseModel):
         elif self.model not in MODELS:
             raise UnknownNameError("model", self.model, MODELS)
         self.partition_settings(), self.stream_settings(), self.training_settings()
+        if not self.corruptions:
+            raise InputError("corruptions: name at least one corruption")
         for name in self.methods:
             method = find_method(name)
             method.method.check_settings(method.settings)
