@@ -188,7 +188,7 @@ class Sub(Network):
 
 def no_relu(image_shape, classes):
     h, w, c = image_shape
-    return Network(nn.Sequential(nn.Flatten(), nn.Linear(h * w * c, 5)), 5, classes)
+    return Network(nn.Sequential(nn.Flatten(), nn.Linear(h * w * c, 5)), 5, classes, nonnegative=True)
 
 def wrong_size(image_shape, classes):
     return Network(nn.Sequential(nn.Flatten(), nn.ReLU()), 5, classes)

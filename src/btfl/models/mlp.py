@@ -27,4 +27,4 @@ def mlp(image_shape: Sequence[int], classes: int, *, hidden: int = 128) -> Netwo
             relu2=nn.ReLU(),
         )
     )
-    return Network(extractor, FEATURES, classes)
+    return Network(extractor, FEATURES, classes, nonnegative=True)

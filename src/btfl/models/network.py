@@ -1,4 +1,4 @@
-"""The shape every model has: an extractor whose features are never negative, and a linear head."""
+"""The shape every model has: an extractor and a linear head."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ class Network(nn.Module):
 
     Parameters
     ----------
-    extractor : a module from images (n, channels, height, width) to features (n, feature_size), never negative: end it
-        in a ReLU, because the method reads a feature near zero as "off" and has no meaning for a negative one
+    extractor : a module from images (n, channels, height, width) to features (n, feature_size), of any sign. BTFL's
+        likelihood reads a feature as "on" where it is above 0.55 and as "off" elsewhere, below zero too, as after a
+        ReLU; Coherent reads its value
     feature_size : width of the features
     classes : number of classes, at least 2
     bias : whether the head has one; the published cnn and resnet20 have none
+    nonnegative : whether the extractor ends in a ReLU. Its features are then checked for it, and so are the sums that
+        clients upload
 
     The extractor's output is checked once, by ``verify`` or else at the first use, not on every batch.
 
@@ -38,13 +41,15 @@ class Network(nn.Module):
     extractor: nn.Module
     head: nn.Linear
 
-    def __init__(self, extractor: nn.Module, feature_size: int, classes: int, bias: bool = False) -> None:
+    def __init__(
+        self, extractor: nn.Module, feature_size: int, classes: int, bias: bool = False, nonnegative: bool = False
+    ) -> None:
         if feature_size < 1:
             raise InputError(f"feature_size must be at least 1, not {feature_size}")
         if classes < 2:
             raise InputError(f"a model needs at least 2 classes, not {classes}")
         super().__init__()
-        self.feature_size = feature_size
+        self.feature_size, self.nonnegative = feature_size, nonnegative
         self.extractor = extractor
         self.head = nn.Linear(feature_size, classes, bias=bias)
         self._checked = False
@@ -55,7 +60,7 @@ class Network(nn.Module):
         return logits
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        """Return the features of each image, (n, feature_size), never negative."""
+        """Return the features of each image, (n, feature_size)."""
         features: torch.Tensor = self.extractor(images)
         # The check reads values, which a graph that is being exported does not have yet.
         if not self._checked and len(images) > 0 and not torch.compiler.is_compiling():
@@ -95,10 +100,12 @@ class Network(nn.Module):
                 f"the extractor returned features of shape {tuple(features.shape)} for {n} images; "
                 f"feature_size={self.feature_size} asks for {expected}"
             )
-        if bool((features < 0).any()):
+        if not bool(features.isfinite().all()):
+            raise InputError("the extractor returned features that are NaN or infinite")
+        if self.nonnegative and bool((features < 0).any()):
             raise InputError(
-                f"the extractor returned a negative feature ({float(features.min()):.3g}): end it in a ReLU, "
-                f"the method needs features >= 0"
+                f"the extractor returned a negative feature ({float(features.min()):.3g}), but nonnegative=True says "
+                f"that it ends in a ReLU"
             )
 
 
