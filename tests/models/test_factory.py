@@ -290,7 +290,7 @@ def test_own_module_that_is_not_there_or_lacks_an_import(own: str) -> None:
 def test_unknown_name_offers_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown model 'resnet'\. Did you mean resnet20"):
         build("resnet", (32, 32, 3), 10, seed=0)
-    assert set(MODELS) == {"cnn", "resnet20", "cct4", "mlp"}
+    assert set(MODELS) == {"cnn", "resnet20", "cct4", "mlp", "cnn1d", "linear"}
 
 
 @pytest.mark.parametrize(
@@ -300,9 +300,9 @@ def test_unknown_name_offers_the_nearest() -> None:
         ("cnn", (3, 32, 32), {}, "height, width, channels"),
         ("resnet20", (7, 8, 3), {}, "at least 8x8"),
         ("cct4", (8, 7, 3), {}, "at least 8x8"),
-        ("mlp", (8, 8), {}, "three whole numbers"),
-        ("mlp", (8, 0, 1), {}, "three whole numbers"),
-        ("mlp", (8, 8.5, 1), {}, "three whole numbers"),
+        ("mlp", (8, 0, 1), {}, "whole numbers > 0"),
+        ("mlp", (8, 8.5, 1), {}, "whole numbers > 0"),
+        ("cnn1d", (128, 6), {"width": 0}, "width must be"),
         ("mlp", (8, 8, 1), {"hidden": 0}, "hidden must be"),
         ("cnn", (32, 32, 3), {"widht": 2}, "'widht'.*It takes: bias"),
         ("resnet20", (32, 32, 3), {"width": 1.5}, "width must be a whole number"),
