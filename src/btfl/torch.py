@@ -21,7 +21,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.base import Method
 
-__all__ = ["Adapted", "features"]
+__all__ = ["Adapted", "check_features", "features"]
 
 _AT_ONCE = 256  # samples of an array that go through a module together
 
@@ -77,7 +77,7 @@ class Adapted(nn.Module):
         """Return (n, classes) probabilities for the next n samples of the stream, on the device of the features."""
         if len(inputs) == 0:
             return torch.empty((0, self.bundle.classes), dtype=self.dtype, device=inputs.device)
-        found = _checked(self.backbone(inputs), len(inputs), self.bundle.dimensions)
+        found = check_features(self.backbone(inputs), len(inputs), self.bundle.dimensions)
         probabilities = self.method.predict(found.detach().to("cpu", torch.float64).numpy())
         return torch.from_numpy(probabilities).to(device=found.device, dtype=self.dtype)
 
@@ -132,7 +132,7 @@ def features(module: nn.Module, batches: Iterable[Any]) -> NDArray[np.float32]:
             if len(inputs) == 0:
                 continue
             width = parts[0].shape[1] if parts else None
-            found = _checked(module(inputs.to(device)), len(inputs), width)
+            found = check_features(module(inputs.to(device)), len(inputs), width)
             parts.append(found.to("cpu", torch.float32).numpy())
     if not parts:
         raise InputError("there is no sample in these batches, so there are no features")
@@ -153,23 +153,30 @@ def _inputs(batches: Iterable[Any]) -> Iterator[torch.Tensor]:
         yield inputs
 
 
-def _checked(found: Any, samples: int, width: int | None) -> torch.Tensor:
-    """Return what a module gave if that is (n, d) features, else say what it is."""
+def check_features(found: Any, samples: int, width: int | None = None, what: str = "the module") -> torch.Tensor:
+    """Return what a module gave if that is features (n, d), else raise an ``InputError`` that says what it is.
+
+    Parameters
+    ----------
+    found : what the module returned
+    samples, width : n, and d if it is known
+    what : the module, for error messages
+    """
     if not isinstance(found, torch.Tensor):
         raise InputError(
-            f"the module returned a {type(found).__name__}, not one tensor of features (n, d): wrap it in a module "
+            f"{what} returned a {type(found).__name__}, not one tensor of features (n, d): wrap it in a module "
             f"that picks the tensor"
         )
     shape = tuple(found.shape)
     if len(shape) != 2 or shape[0] != samples or shape[1] == 0:
         raise InputError(
-            f"the module returned {shape} for {samples} samples, not features of shape (n, d): take the mean over "
+            f"{what} returned {shape} for {samples} samples, not features of shape (n, d): take the mean over "
             f"positions, or put nn.Flatten() behind it"
         )
     if not found.is_floating_point():
-        raise InputError(f"the module returned {found.dtype}, not floating-point features")
+        raise InputError(f"{what} returned {found.dtype}, not floating-point features")
     if width is not None and shape[1] != width:
-        raise InputError(f"the module returned {shape[1]} features a sample, but {width} are expected")
+        raise InputError(f"{what} returned {shape[1]} features a sample, but {width} are expected")
     return found
 
 

@@ -83,9 +83,9 @@ class Network(nn.Module):
                 for batch in (samples[:1], samples):  # a stray squeeze() shows only in a batch of one
                     self._check(self.extractor(batch), len(batch))
         except RuntimeError as error:
-            given = ", ".join(map(str, ("n", *samples.shape[1:])))
+            given, size = ", ".join(map(str, ("n", *samples.shape[1:]))), "x".join(map(str, shape))
             raise InputError(
-                f"the extractor fails on {_KINDS[len(shape)]} of {'x'.join(map(str, shape))}, given as ({given}): {error}"
+                f"the extractor fails on {_KINDS[len(shape)]} of {size}, given as ({given}): {error}"
             ) from error
         finally:
             for module, training in modes:

@@ -18,7 +18,10 @@ class TrainingSettings(Settings):
 
     title: ClassVar[str] = "training"
 
-    model: str = knob("cnn", "Model: cnn, resnet20, cct4 (images), cnn1d (signals), linear (vectors), mlp, or your own `module:Factory`.")
+    model: str = knob(
+        "cnn",
+        "Model: cnn, resnet20, cct4 (images), cnn1d (signals), linear (vectors), mlp, or your own `module:Factory`.",
+    )
     model_options: Mapping[str, Any] = knob({}, "Options of the model, for example width.")
     rounds: int = knob(130, "Rounds of training.", least=0)
     local_epochs: int = knob(5, "Epochs on the client's own data before it uploads.", least=1)
