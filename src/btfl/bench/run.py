@@ -109,7 +109,7 @@ def run_bench(
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
-    notes = (*_copies(partition.copies, manifest.left_out), *left_out, *_start_notes(start, federations))
+    notes = (*partition.notes, *_not_used(manifest, source), *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     predictions: list[Predictions] = []
@@ -174,10 +174,7 @@ def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederatio
     return [f"Trained weights are those of {start.name}.", *filter(None, found)]
 
 
-def _copies(in_pool: int, in_domain: int) -> list[str]:
-    notes = []
-    if in_pool:
-        notes.append(f"{in_pool} images are exact copies of others; each stays on one side of one client's split")
-    if in_domain:
-        notes.append(f"{in_domain} images of the other domain are in the pool too and are not used")
-    return notes
+def _not_used(manifest: Manifest, source: Source) -> list[str]:
+    if not manifest.left_out:
+        return []
+    return [f"{manifest.left_out} {source.kind} of the other domain are in the pool too and are not used"]

@@ -44,4 +44,5 @@ class FederatedData:
         return len(self.partition.parts[client].train)
 
     def _select(self, rows: Indices) -> Samples:
-        return self.source.pool.take(rows)
+        taken, scaling = self.source.pool.take(rows), self.source.scaling
+        return taken if scaling is None else scaling.of(taken)

@@ -85,12 +85,50 @@ class Samples:
         return Samples(self.values[rows], self.labels[rows], None if self.copies is None else self.copies[rows])
 
     @cached_property
+    def spread(self) -> Scaling:
+        """Mean and deviation of each channel or column over all samples: the unit of corruptions."""
+        rows = self.values.reshape(-1, self.values.shape[-1])
+        mean = rows.mean(axis=0, dtype=np.float64)
+        return Scaling(mean, rows.std(axis=0, dtype=np.float64, mean=mean[None]))
+
+    @cached_property
     def fingerprint(self) -> str:
         """Sha256 over shape, values and labels, and copies if there are any: what a stream manifest is tied to."""
         digest = hashlib.sha256(repr(self.values.shape).encode())
         for array in (self.values, self.labels, *(() if self.copies is None else (self.copies,))):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaling:
+    """What signals or vectors are measured in: a mean and a deviation for each channel or column (c,), float64.
+
+    A channel that never changes has the deviation 1, so that nothing is divided by zero.
+    """
+
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        same = self.deviation <= 1e-7 * np.abs(self.mean)  # float32 holds no more digits than that
+        object.__setattr__(self, "deviation", np.where(same, 1.0, self.deviation))
+
+    def __repr__(self) -> str:
+        return f"Scaling({len(self.mean)} channels or columns)"
+
+    def __call__(self, values: Values) -> NDArray[np.float32]:
+        """Return signals (n, time, channels) or vectors (n, d) less the mean, in deviations."""
+        return ((values - self.mean) / self.deviation).astype(np.float32)
+
+    def of(self, samples: Samples) -> Samples:
+        """Return samples scaled, and their distorted copies."""
+        copies = None if samples.copies is None else self(samples.copies)
+        return Samples(self(samples.values), samples.labels, copies)
+
+    def as_dict(self) -> dict[str, list[float]]:
+        """Return plain values, for JSON."""
+        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
 
 def kind_of(shape: tuple[int, ...]) -> SampleKind:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.samples import Labels, SampleKind, Samples
+from btfl.data.samples import Labels, SampleKind, Samples, Scaling
 from btfl.errors import DataError
 
-__all__ = ["NO_SHIFT_NOTE", "Labels", "SampleKind", "Samples", "Source", "SourceLoader"]
+__all__ = [
+    "NO_B_AND_D_NOTE",
+    "NO_SHIFT_NOTE",
+    "Labels",
+    "SampleKind",
+    "Samples",
+    "Source",
+    "SourceLoader",
+    "without_shift",
+]
 
 NO_SHIFT_NOTE = "there is no other domain: the shifted streams are corrupted throughout"
+NO_B_AND_D_NOTE = (
+    "there is no other domain, and vectors are not corrupted: the shifted streams B and D are left out, and E is half "
+    "A and half C"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +46,7 @@ class Source:
     domain_names : of the pool
     owners : the client that each pool sample belongs to (n,), as positions in ``owner_names``, where clients exist
     owner_names : of the clients
+    scaling : of signals and vectors before a network sees them (``btfl.data.scaling``); None: as they are
     notes : what the user should know, for example which samples were left out and why
 
     Example
@@ -50,6 +65,7 @@ class Source:
     domain_names: tuple[str, ...] = ()
     owners: NDArray[np.int64] | None = None
     owner_names: tuple[str, ...] = ()
+    scaling: Scaling | None = None
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -87,9 +103,23 @@ class Source:
         return self.pool.shape
 
     @property
+    def owners_fingerprint(self) -> str | None:
+        """Sha256 over the clients' names and whose each sample is, where clients exist."""
+        if self.owners is None:
+            return None
+        digest = hashlib.sha256(repr(self.owner_names).encode())
+        digest.update(np.ascontiguousarray(self.owners, dtype=np.int64).data)
+        return digest.hexdigest()
+
+    @property
     def kind(self) -> SampleKind:
         """What the samples are: ``images``, ``signals`` or ``vectors``."""
         return self.pool.kind
+
+
+def without_shift(kind: SampleKind) -> str:
+    """Return the note of a source that has no other domain."""
+    return NO_B_AND_D_NOTE if kind == "vectors" else NO_SHIFT_NOTE
 
 
 SourceLoader = Callable[..., Source]

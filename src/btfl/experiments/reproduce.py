@@ -103,6 +103,8 @@ def _substituted(paper: Experiment, instead: Substitution, source: Source) -> tu
 def _scaled(paper: Experiment, scale: float, source: Source) -> tuple[dict[str, Any], list[str]]:
     """Shrink rounds and images by the scale, and clients by its root, so that each still has enough to learn from."""
     rounds, clients = paper.training_settings().rounds, paper.clients
+    if clients is None:
+        raise InputError(f"{paper.name} has the clients that exist, whose number cannot be scaled")
     fewer_rounds = max(min(rounds, FEWEST_ROUNDS), round(rounds * scale))
     fewer_clients = max(min(clients, FEWEST_CLIENTS), round(clients * math.sqrt(scale)))
     total = len(source.pool)

@@ -98,7 +98,7 @@ def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Value]:
     for name, value in values.items():
         if isinstance(value, dict):
             flat.update(_flat(value, f"{prefix}{name}."))
-        else:
+        elif value is not None:  # which a run config cannot hold; natural clients have no number
             flat[f"{prefix}{name}"] = json.dumps(value) if isinstance(value, list) else value
     return flat
 

@@ -29,7 +29,7 @@ class _Experiment(_Part):
     split: str
     alpha: FiniteFloat
     shards: Count
-    clients: Count
+    clients: Count | None
     severity: Count
     corruptions: list[str]
     samples: Count | None = None

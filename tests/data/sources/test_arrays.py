@@ -87,7 +87,7 @@ def test_another_file_can_be_the_shift_and_its_labels_are_matched_by_class_name(
 
 def test_classes_without_an_image_are_said(tmp_path: Path) -> None:
     path = saved(tmp_path, x=pictures(2), y=np.array([0, 2]), classes=np.array(["a", "b", "c"]))
-    assert any("no image in the pool: b" in note for note in load_source("arrays", root=path).notes)
+    assert any("no sample in the pool: b" in note for note in load_source("arrays", root=path).notes)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,14 @@ def test_classes_without_an_image_are_said(tmp_path: Path) -> None:
         ({"x": pictures(2) / 255.0, "y": np.array([0, 1])}, r"'x' is float64; images must be uint8.*\* 255"),
         ({"x": pictures(2, 3, 8, 8), "y": np.array([0, 1])}, r"channels first: x.transpose\(0, 2, 3, 1\)"),
         ({"x": pictures(2, 8, 8, 4), "y": np.array([0, 1])}, r"'x' has shape \(2, 8, 8, 4\)"),
-        ({"x": pictures(2), "y": np.array([0.0, 1.0])}, "'y' must hold one whole number an image"),
-        ({"x": pictures(2), "y": np.array([0, -1])}, r"'y' holds the label -1 \(image 1\)"),
+        (
+            {"x": pictures(2), "y": np.array([0.0, 1.0])},
+            r"'y' must hold one whole number \(or string\) for each of the images",
+        ),
+        ({"x": pictures(2), "y": np.array([0, -1])}, r"'y' holds the label -1 \(sample 1\)"),
         (
             {"x": pictures(2), "y": np.array([0, 7]), "classes": np.array(["a", "b"])},
-            r"'y' holds the label 7 \(image 1\), but there are 2 classes, 0 to 1",
+            r"'y' holds the label 7 \(sample 1\), but there are 2 classes, 0 to 1",
         ),
         (
             {"x": pictures(2), "y": np.array([0, 1]), "x_shift": pictures(1), "y_shift": np.array([5])},
