@@ -145,6 +145,20 @@ def test_every_model_can_be_exported(model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "shape"), [("cnn1d", (128, 6)), ("mlp", (20, 3)), ("mlp", (30,)), ("linear", (24,))]
+)
+def test_models_of_signals_and_vectors_can_be_exported(model: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    client = untrained(model, shape)
+    network = client.extractor()
+    client = replace(client, bundle=make_bundle(network.feature_size, 10))
+    samples = generator(0, "samples").normal(size=(40, *shape)).astype(np.float32)
+    adapter = Btfl(client.bundle)
+    expected = adapter.predict(extract(network, samples))
+    whole = session(export_whole(client, tmp_path / "client.onnx"))
+    assert_like(run(whole, "samples", samples, [1, 39]), adapter, expected)
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {},

@@ -37,7 +37,9 @@ class NetworkRecipe(Recipe):
 
     def check_summary(self, summary: Summary) -> None:
         """Refuse sums that no client's data could give."""
-        summary.check(self.classes, workbench(self).feature_size, exact=self.protection is None)
+        network = workbench(self)
+        exact = self.protection is None
+        summary.check(self.classes, network.feature_size, exact=exact, nonnegative=network.nonnegative)
 
     def make_bundle(
         self, network: Network, global_head: HeadLike, personal_head: HeadLike, data: ClientData, everyone: Summary
