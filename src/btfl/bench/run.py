@@ -25,7 +25,7 @@ from btfl.experiments.load import load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
 from btfl.runs.layout import RunFiles
-from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import sealed, write_json
@@ -112,21 +112,35 @@ def run_bench(
     notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
-    predictions: list[Predictions] = []
     evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
-    clients = len(manifest.clients)
-    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
-        predictions.extend(of_client)
-        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
-    rows = client_rows(predictions, experiment.test_batch, constants(record))
-    samples = sample_rows(predictions, {"run": record["run"], "seed": experiment.seed})
-    if earlier is not None:
-        rows, samples = add_rows(earlier, rows, record), add_samples(earlier, samples, record)
+    if earlier is None:
+        with SampleTable(files.samples) as table:
+            rows = _evaluated(evaluation, workers, record, watch, table.add)
+    else:
+        samples: list[pd.DataFrame] = []
+        rows = add_rows(earlier, _evaluated(evaluation, workers, record, watch, samples.append), record)
+        write_table(add_samples(earlier, pd.concat(samples, ignore_index=True), record), files.samples)
         record = add_record(earlier, record)
-    write_table(samples, files.samples)
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
+
+
+def _evaluated(
+    evaluation: Evaluation,
+    workers: int,
+    record: Mapping[str, Any],
+    watch: Watch,
+    add: Callable[[pd.DataFrame], None],
+) -> pd.DataFrame:
+    """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here."""
+    same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
+    clients, rows = len(evaluation.manifest.clients), []
+    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
+        rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
+        add(sample_rows(of_client, of_samples))
+        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
+    return pd.DataFrame(rows)
 
 
 def train_recipe(
