@@ -56,7 +56,7 @@ def test_every_setting_says_what_it_means() -> None:
         ({"split": "honst"}, "Did you mean honest"),
         ({"methods": "btfl"}, "methods must be a list, not 'btfl'"),
         ({"methods": ["btlf"]}, "Did you mean btfl"),
-        ({"corruptions": ["frst"]}, "Did you mean frost"),
+        ({"corruptions": ["frst"]}, "or frost or"),
         ({"clinets": 3}, "unknown setting of an experiment 'clinets'. Did you mean clients"),
         ({"training": {"rounds": -1}}, "training: rounds must be a whole number of at least 0, not -1"),
         ({"training": {"round": 1}}, "unknown setting of training 'round'. Did you mean rounds"),
