@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
-from btfl.benchmark.evaluate import Evaluation, evaluate, needed_recipes, suitable
+from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
 from btfl.benchmark.record import constants, describe_run
 from btfl.data.federated import FederatedData
 from btfl.data.source import Source
@@ -26,7 +26,7 @@ from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
 from btfl.runs.layout import RunFiles
 from btfl.runs.lock import locked
-from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import check_inside, sealed, write_json
@@ -105,7 +105,7 @@ def _run_bench(
     data = load_data(experiment)
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
-    methods = tuple(find_method(name) for name in experiment.methods)
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], source.kind)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
@@ -125,24 +125,38 @@ def _run_bench(
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
-    notes = (*_copies(partition.copies, manifest.left_out), *left_out, *_start_notes(start, federations))
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
-    predictions: list[Predictions] = []
     evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
-    clients = len(manifest.clients)
-    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
-        predictions.extend(of_client)
-        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
-    rows = client_rows(predictions, experiment.test_batch, constants(record))
-    samples = sample_rows(predictions, {"run": record["run"], "seed": experiment.seed})
-    if earlier is not None:
-        rows, samples = add_rows(earlier, rows, record), add_samples(earlier, samples, record)
+    if earlier is None:
+        with SampleTable(files.samples) as table:
+            rows = _evaluated(evaluation, workers, record, watch, table.add)
+    else:
+        samples: list[pd.DataFrame] = []
+        rows = add_rows(earlier, _evaluated(evaluation, workers, record, watch, samples.append), record)
+        write_table(add_samples(earlier, pd.concat(samples, ignore_index=True), record), files.samples)
         record = add_record(earlier, record)
-    write_table(samples, files.samples)
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
+
+
+def _evaluated(
+    evaluation: Evaluation,
+    workers: int,
+    record: Mapping[str, Any],
+    watch: Watch,
+    add: Callable[[pd.DataFrame], None],
+) -> pd.DataFrame:
+    """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here."""
+    same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
+    clients, rows = len(evaluation.manifest.clients), []
+    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
+        rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
+        add(sample_rows(of_client, of_samples))
+        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
+    return pd.DataFrame(rows)
 
 
 def train_recipe(
@@ -164,7 +178,7 @@ def train_recipe(
     """
     source, place = data.source, RunFiles(folder).training(name).folder
     check_inside(folder, RunFiles(folder).all_trainings.name)
-    recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
+    recipe = make_recipe(name, experiment.training_settings(), source.sample_shape, len(source.classes))
     spec = run_spec(recipe, data)
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)
@@ -191,10 +205,7 @@ def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederatio
     return [f"Trained weights are those of {start.name}.", *filter(None, found)]
 
 
-def _copies(in_pool: int, in_domain: int) -> list[str]:
-    notes = []
-    if in_pool:
-        notes.append(f"{in_pool} images are exact copies of others; each stays on one side of one client's split")
-    if in_domain:
-        notes.append(f"{in_domain} images of the other domain are in the pool too and are not used")
-    return notes
+def _not_used(manifest: Manifest, source: Source) -> list[str]:
+    if not manifest.left_out:
+        return []
+    return [f"{manifest.left_out} {source.kind} of the other domain are in the pool too and are not used"]

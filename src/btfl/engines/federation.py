@@ -206,11 +206,15 @@ class _Count:
 
 def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:
     """Return everything that determines the outcome of a run, as plain JSON."""
-    partition = data.partition
+    source, partition = data.source, data.partition
     told = {
-        "source": data.source.name,
-        "fingerprint": data.source.pool.fingerprint,
-        "partition": vars(partition.settings),
+        "source": source.name,
+        "fingerprint": source.pool.fingerprint,
+        "partition": partition.settings.as_dict(),
         "partition_seed": partition.seed,
     }
+    if partition.names:
+        told["owners"] = source.owners_fingerprint
+    if source.scaling is not None:
+        told["scaling"] = source.scaling.as_dict()
     return {**recipe.spec(), "clients": len(data), "data": told}

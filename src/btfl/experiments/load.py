@@ -7,6 +7,7 @@ from pathlib import Path
 from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.partition import make_partition
+from btfl.data.scaling import standardised
 from btfl.data.subset import take
 from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment
@@ -25,4 +26,5 @@ def load_data(experiment: Experiment, root: Path | None = None) -> FederatedData
         raise InputError(f"the dataset {experiment.dataset} cannot be loaded with {options}: {error}") from error
     if experiment.samples is not None:
         source = take(source, experiment.samples)
-    return FederatedData(source, make_partition(source, experiment.partition_settings(), experiment.seed))
+    partition = make_partition(source, experiment.partition_settings(), experiment.seed)
+    return FederatedData(standardised(source, partition) if experiment.standardise else source, partition)

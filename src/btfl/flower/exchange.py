@@ -42,7 +42,7 @@ class LocalView:
     """What a client sees of its own training data under the final global model."""
 
     features: ArrayLike
-    """Output of the extractor, (samples, dimensions), never negative: it must end in a ReLU."""
+    """Output of the extractor, (samples, dimensions), of any sign."""
     labels: ArrayLike
     global_head: HeadLike
     """The linear layer after the extractor: (weight, bias), or anything with ``.weight`` and ``.bias``."""
@@ -105,17 +105,19 @@ def exchange(
     faults: FaultSettings | None = None,
     *,
     exact: bool = True,
+    nonnegative: bool = False,
 ) -> Exchanged:
     """When training has ended: ask all nodes for their sums, send the total back, and have them make their bundles.
 
     A node that fails, or sends numbers that cannot be, is left out; with too few the exchange stops with an error.
     ``exact=False``: the clients add noise (``LocalView.protection``), so only shapes and finite values are asked for.
+    ``nonnegative=True``: the extractor ends in a ReLU, so sums below zero are refused as well.
     """
     faults, failed = faults or FaultSettings(), dict[int, str]()
     nodes = sorted(grid.get_node_ids())
     described: list[int] = []
     question = RecordDict({"arrays": arrays})
-    check = partial(Summary.check, classes=classes, dimensions=dimensions, exact=exact)
+    check = partial(Summary.check, classes=classes, dimensions=dimensions, exact=exact, nonnegative=nonnegative)
 
     def summaries() -> Iterator[Summary]:
         asked = dict.fromkeys(nodes, question)
@@ -156,12 +158,17 @@ class WithBtfl(Strategy):  # type: ignore[misc,unused-ignore]  # Any where flwr 
     faults: FaultSettings = FaultSettings()
     exact: bool = True
     """Off where clients add noise to what they upload (``LocalView.protection``)."""
+    nonnegative: bool = False
+    """On where the extractor ends in a ReLU: sums below zero are then refused."""
     exchanged: Exchanged | None = None
 
     def start(self, grid: Grid, *args: Any, **options: Any) -> Result:
         """Do what the strategy does, then the exchange."""
         result = super().start(grid, *args, **options)
-        self.exchanged = exchange(grid, result.arrays, self.classes, self.dimensions, self.faults, exact=self.exact)
+        sizes = self.classes, self.dimensions
+        self.exchanged = exchange(
+            grid, result.arrays, *sizes, self.faults, exact=self.exact, nonnegative=self.nonnegative
+        )
         return result
 
 
@@ -170,9 +177,6 @@ def _describe(view: LocalView) -> Description:
 
 
 def _summary(view: LocalView, protection: Protection | None = None) -> Summary:
-    for name, features in (("features", view.features), ("distorted_features", view.distorted_features)):
-        if features is not None and (np.asarray(features) < 0).any():
-            raise InputError(f"{name} must not be negative: end the extractor in a ReLU")
     classes = LinearHead.of(view.global_head).classes
     copies = _single(view.distorted_features)
     return Summary.of(_single(view.features), view.labels, classes, distorted=copies, protection=protection)

@@ -90,7 +90,7 @@ def _make(text: str, recipe: str, root: str | None) -> tuple[Recipe, FederatedDa
     experiment = make_experiment(json.loads(text))
     data = load_data(experiment, None if root is None else Path(root))
     source = data.source
-    return make_recipe(recipe, experiment.training_settings(), source.image_shape, len(source.classes)), data
+    return make_recipe(recipe, experiment.training_settings(), source.sample_shape, len(source.classes)), data
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Value]:
@@ -98,7 +98,7 @@ def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Value]:
     for name, value in values.items():
         if isinstance(value, dict):
             flat.update(_flat(value, f"{prefix}{name}."))
-        else:
+        elif value is not None:  # which a run config cannot hold; natural clients have no number
             flat[f"{prefix}{name}"] = json.dumps(value) if isinstance(value, list) else value
     return flat
 
