@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +10,21 @@ from typing import Any
 
 import pandas as pd
 
+from btfl.backbones.embed import Embedder, Rows
 from btfl.bench.earlier import add_record, add_rows, add_samples, find_earlier, joined
 from btfl.bench.evaluate import Evaluation, evaluate, needed_recipes, suitable
 from btfl.bench.record import constants, describe_run
 from btfl.data.federated import FederatedData
+from btfl.data.samples import Values
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.federation import is_finished, run_spec
 from btfl.engines.log import TensorBoardReport, need_tensorboard
+from btfl.engines.pool import WorkerPool
 from btfl.experiments.experiment import Experiment
-from btfl.experiments.load import load_data
+from btfl.experiments.load import embedded, find_embedder, load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
 from btfl.runs.layout import RunFiles
@@ -93,6 +96,8 @@ def run_bench(
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
+    embedder = find_embedder(experiment, data)
+    data = embed(data, embedder, workers, watch)
     federations: dict[str, TrainedFederation] = {}
     for name in needed_recipes(methods):
         federations[name] = train_recipe(
@@ -113,7 +118,9 @@ def run_bench(
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     predictions: list[Predictions] = []
-    evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
+    evaluation = Evaluation(
+        source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
+    )
     clients = len(manifest.clients)
     for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
         predictions.extend(of_client)
@@ -127,6 +134,24 @@ def run_bench(
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
+
+
+def embed(data: FederatedData, embedder: Embedder | None, workers: int, watch: Watch) -> FederatedData:
+    """Return data with the features of a backbone, if there is one, computed in so many processes.
+
+    ``watch`` is called as features are computed, with the name of the backbone.
+    """
+    if embedder is None:
+        return data
+
+    def spread(function: Callable[[Values], Rows], items: Sequence[Values]) -> Iterator[Rows]:
+        with WorkerPool[Values, Rows](workers, function) as pool:
+            yield from pool.map(items)
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        watch(what, Event("embed", 0, 0, done, total or done, {}))
+
+    return embedded(data, embedder, spread, progress)
 
 
 def train_recipe(
@@ -146,8 +171,8 @@ def train_recipe(
     Where its rounds are those of another recipe, that one is trained if necessary, and only the end is the recipe's
     own. The parameters are those of ``run_bench``.
     """
-    source, place = data.source, RunFiles(folder).training(name).folder
-    recipe = make_recipe(name, experiment.training_settings(), source.sample_shape, len(source.classes))
+    place = RunFiles(folder).training(name).folder
+    recipe = make_recipe(name, experiment.training_settings(), data.sample_shape, len(data.source.classes))
     spec = run_spec(recipe, data)
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)

@@ -45,14 +45,14 @@ def train(
     """
     from rich.console import Console
 
-    from btfl.bench.run import train_recipe
+    from btfl.bench.run import embed, train_recipe
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.data import get_if_missing
     from btfl.cli.progress import Watcher
     from btfl.engines import LocalEngine
     from btfl.engines.log import need_tensorboard
     from btfl.errors import UnknownNameError
-    from btfl.experiments.load import load_data
+    from btfl.experiments.load import find_embedder, load_data
     from btfl.recipes.registry import RECIPES
     from btfl.runs.layout import RunFiles
 
@@ -66,6 +66,8 @@ def train(
     if experiment.root is None:
         get_if_missing(experiment.dataset)
     data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
+    with Watcher(console) as watcher:
+        data = embed(data, find_embedder(experiment, data), workers, watcher)
     for name in recipes:
         try:
             with Watcher(console) as watcher:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
+from btfl.data.fetching.cache import Progress, silent
 from btfl.data.partition import make_partition
 from btfl.data.scaling import standardised
 from btfl.data.subset import take
 from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment
+
+if TYPE_CHECKING:
+    from btfl.backbones.embed import Embedder, Spread
 
 
 def load_data(experiment: Experiment, root: Path | None = None) -> FederatedData:
@@ -27,4 +33,42 @@ def load_data(experiment: Experiment, root: Path | None = None) -> FederatedData
     if experiment.samples is not None:
         source = take(source, experiment.samples)
     partition = make_partition(source, experiment.partition_settings(), experiment.seed)
-    return FederatedData(standardised(source, partition) if experiment.standardise else source, partition)
+    scaled = experiment.standardise and experiment.backbone is None  # a backbone gets samples as they are
+    return FederatedData(standardised(source, partition) if scaled else source, partition)
+
+
+def find_embedder(experiment: Experiment, data: FederatedData) -> Embedder | None:
+    """Return what turns samples into features, where the experiment has a backbone."""
+    if experiment.backbone is None:
+        return None
+    from btfl.backbones.embed import Embedder  # torch is needed from here on, and not before
+    from btfl.backbones.load import load_backbone
+
+    return Embedder(load_backbone(experiment.backbone, data.source.sample_shape, experiment.backbone_size))
+
+
+def embedded(
+    data: FederatedData, embedder: Embedder | None, spread: Spread | None = None, progress: Progress = silent
+) -> FederatedData:
+    """Return the same data with the pool's features to train on, each computed once and kept on disk.
+
+    Parameters
+    ----------
+    data : as ``load_data`` returned it
+    embedder : as ``find_embedder`` returned it; None: the data stay as they are
+    spread : where the work is done; None: in this process
+    progress : called as features are computed
+    """
+    if embedder is None:
+        return data
+    from btfl.backbones.embed import here
+    from btfl.recipes.network import DISTORTION
+
+    samples = embedder.samples(data.source.pool, DISTORTION, spread=spread or here, progress=progress)
+    return replace(data, embedded=samples, backbone=embedder.backbone.spec)
+
+
+def load_for_training(experiment: Experiment, root: Path | None = None) -> FederatedData:
+    """Load what clients train on: the dataset, or its features where the experiment has a backbone."""
+    data = load_data(experiment, root)
+    return embedded(data, find_embedder(experiment, data))
