@@ -52,12 +52,26 @@ def write_atomically(path: Path, content: bytes) -> None:
     path : the file; its folder is made if there is none
     content : all that the file will hold
     """
+    with replacing_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """Replace a file in one step: write the new one in the block, at the path it gives.
+
+    If the block ends well the new file takes the old one's place; else the old one stays.
+
+    Parameters
+    ----------
+    path : the file; its folder is made if there is none
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
+        yield Path(temporary)
+        with Path(temporary).open("r+b") as file:
             os.fsync(file.fileno())
         # mkstemp makes the file private; give it the mode any new file would get
         umask = os.umask(0)

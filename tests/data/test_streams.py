@@ -236,7 +236,7 @@ def test_streams_can_be_cut_short(source: Source, partition: Partition) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    wrongs: tuple[dict[str, Any], ...] = ({"severity": 6}, {"corruptions": ()}, {"longest": 3})
+    wrongs: tuple[dict[str, Any], ...] = ({"severity": 6}, {"longest": 3})
     for wrong in wrongs:
         with pytest.raises(InputError):
             StreamSettings(**wrong)

@@ -144,9 +144,7 @@ def test_every_model_can_be_exported(model: str, tmp_path: Path) -> None:
     assert_like(run(whole, "images", images, [1, 39]), adapter, expected)
 
 
-@pytest.mark.parametrize(
-    ("model", "shape"), [("cnn1d", (128, 6)), ("mlp", (20, 3)), ("mlp", (30,)), ("linear", (24,))]
-)
+@pytest.mark.parametrize(("model", "shape"), [("cnn1d", (128, 6)), ("mlp", (20, 3)), ("mlp", (30,)), ("linear", (24,))])
 def test_models_of_signals_and_vectors_can_be_exported(model: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     client = untrained(model, shape)
     network = client.extractor()

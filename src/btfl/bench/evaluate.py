@@ -58,7 +58,7 @@ class Evaluation:
             return streams
         names = list(streams)
         ends = np.cumsum([len(streams[name]) for name in names])[:-1]
-        rows = self.embedder.features(np.concatenate([streams[name].values for name in names]))
+        rows = self.embedder.scaled_features(np.concatenate([streams[name].values for name in names]))
         return {
             name: replace(streams[name], values=part) for name, part in zip(names, np.split(rows, ends), strict=True)
         }
@@ -75,7 +75,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
     streams = evaluation.streams(number)
     clients: dict[str, DeployedClient] = {}
     features: dict[str, dict[str, NDArray[np.float64]]] = {}
-    images = {name: stream.values for name, stream in streams.items()}
+    values = {name: stream.values for name, stream in streams.items()}
     switching = _switching(streams)
     results = []
     for method in evaluation.methods:
@@ -90,7 +90,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
             }
         adapter = method.build(clients[recipe])
         batch = method.test_batch or evaluation.test_batch
-        inputs = features[recipe] if adapter_class.takes == "features" else images
+        inputs = features[recipe] if adapter_class.takes == "features" else values
         of_method = [run_stream(method, adapter, number, streams[name], inputs[name], batch) for name in streams]
         if evaluation.switching and "e" in of_method[-1].trace:
             of_method.append(run_stream(method, adapter, number, switching, _switch(inputs), batch))
@@ -163,6 +163,19 @@ def _client(evaluation: Evaluation, method: Variant, recipe: str, number: int) -
 def needed_recipes(methods: Sequence[Variant]) -> list[str]:
     """Name the recipes that these methods need, in the order they first appear."""
     return list(dict.fromkeys(method.trained_with for method in methods))
+
+
+def for_samples(methods: Sequence[Variant], kind: str) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+    """Return the methods that can be used on samples of this kind, and why the others cannot; before any training."""
+    kept, reasons = [], []
+    for method in methods:
+        if kind in method.method.samples:
+            kept.append(method)
+        else:
+            reasons.append(f"{method.title} is left out: it is for {' and '.join(method.method.samples)} only")
+    if not kept:
+        raise InputError(f"none of the methods can be used on {kind}. " + ". ".join(reasons))
+    return tuple(kept), tuple(reasons)
 
 
 def suitable(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from btfl.backbones.embed import Embedder, Rows
 from btfl.bench.earlier import add_record, add_rows, add_samples, find_earlier, joined
-from btfl.bench.evaluate import Evaluation, evaluate, needed_recipes, suitable
+from btfl.bench.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
 from btfl.bench.record import constants, describe_run
 from btfl.data.federated import FederatedData
 from btfl.data.samples import Values
@@ -24,11 +24,11 @@ from btfl.engines.federation import is_finished, run_spec
 from btfl.engines.log import TensorBoardReport, need_tensorboard
 from btfl.engines.pool import WorkerPool
 from btfl.experiments.experiment import Experiment
-from btfl.experiments.load import embedded, find_embedder, load_data
+from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
 from btfl.runs.layout import RunFiles
-from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import sealed, write_json
@@ -92,12 +92,12 @@ def run_bench(
     data = load_data(experiment)
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
-    methods = tuple(find_method(name) for name in experiment.methods)
+    seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
-    embedder = find_embedder(experiment, data)
-    data = embed(data, embedder, workers, watch)
+    data, embedder = embed(experiment, data, workers, watch)
     federations: dict[str, TrainedFederation] = {}
     for name in needed_recipes(methods):
         federations[name] = train_recipe(
@@ -114,35 +114,33 @@ def run_bench(
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
-    notes = (*partition.notes, *_not_used(manifest, source), *left_out, *_start_notes(start, federations))
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
-    predictions: list[Predictions] = []
     evaluation = Evaluation(
         source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
     )
-    clients = len(manifest.clients)
-    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
-        predictions.extend(of_client)
-        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
-    rows = client_rows(predictions, experiment.test_batch, constants(record))
-    samples = sample_rows(predictions, {"run": record["run"], "seed": experiment.seed})
-    if earlier is not None:
-        rows, samples = add_rows(earlier, rows, record), add_samples(earlier, samples, record)
+    if earlier is None:
+        with SampleTable(files.samples) as table:
+            rows = _evaluated(evaluation, workers, record, watch, table.add)
+    else:
+        samples: list[pd.DataFrame] = []
+        rows = add_rows(earlier, _evaluated(evaluation, workers, record, watch, samples.append), record)
+        write_table(add_samples(earlier, pd.concat(samples, ignore_index=True), record), files.samples)
         record = add_record(earlier, record)
-    write_table(samples, files.samples)
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
 
 
-def embed(data: FederatedData, embedder: Embedder | None, workers: int, watch: Watch) -> FederatedData:
-    """Return data with the features of a backbone, if there is one, computed in so many processes.
+def embed(
+    experiment: Experiment, data: FederatedData, workers: int, watch: Watch
+) -> tuple[FederatedData, Embedder | None]:
+    """Return data with the features of the experiment's backbone, if it has one, computed in so many processes.
 
-    ``watch`` is called as features are computed, with the name of the backbone.
+    Returned with it is what turns further samples into features. ``watch`` is called as features are computed, with
+    the name of the backbone.
     """
-    if embedder is None:
-        return data
 
     def spread(function: Callable[[Values], Rows], items: Sequence[Values]) -> Iterator[Rows]:
         with WorkerPool[Values, Rows](workers, function) as pool:
@@ -151,7 +149,24 @@ def embed(data: FederatedData, embedder: Embedder | None, workers: int, watch: W
     def progress(what: str, done: int, total: int | None) -> None:
         watch(what, Event("embed", 0, 0, done, total or done, {}))
 
-    return embedded(data, embedder, spread, progress)
+    return embedded(experiment, data, spread, progress)
+
+
+def _evaluated(
+    evaluation: Evaluation,
+    workers: int,
+    record: Mapping[str, Any],
+    watch: Watch,
+    add: Callable[[pd.DataFrame], None],
+) -> pd.DataFrame:
+    """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here."""
+    same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
+    clients, rows = len(evaluation.manifest.clients), []
+    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
+        rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
+        add(sample_rows(of_client, of_samples))
+        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
+    return pd.DataFrame(rows)
 
 
 def train_recipe(

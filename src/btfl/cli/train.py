@@ -52,7 +52,7 @@ def train(
     from btfl.engines import LocalEngine
     from btfl.engines.log import need_tensorboard
     from btfl.errors import UnknownNameError
-    from btfl.experiments.load import find_embedder, load_data
+    from btfl.experiments.load import load_data
     from btfl.recipes.registry import RECIPES
     from btfl.runs.layout import RunFiles
 
@@ -67,7 +67,7 @@ def train(
         get_if_missing(experiment.dataset)
     data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
     with Watcher(console) as watcher:
-        data = embed(data, find_embedder(experiment, data), workers, watcher)
+        data, _ = embed(experiment, data, workers, watcher)
     for name in recipes:
         try:
             with Watcher(console) as watcher:

@@ -13,7 +13,6 @@ from btfl.data.samples import Labels, SampleKind, Samples, Scaling
 from btfl.errors import DataError
 
 __all__ = [
-    "NO_B_AND_D_NOTE",
     "NO_SHIFT_NOTE",
     "Labels",
     "SampleKind",

@@ -66,7 +66,9 @@ class Experiment(BaseModel):
         "own `module:factory`.",
     )
     backbone_size: int | None = Field(
-        None, ge=8, description="Side in pixels to which images are resized before the backbone; as they are if not given."
+        None,
+        ge=8,
+        description="Side to which images are resized before the backbone, in pixels; not at all if not given.",
     )
     model: str = setting(TrainingSettings, "model")
     model_options: dict[str, Any] = setting(TrainingSettings, "model_options")
@@ -143,6 +145,8 @@ class Experiment(BaseModel):
         elif self.backbone_size is not None:
             raise InputError("backbone_size is for a backbone: name one with backbone, or leave the size out")
         self.partition_settings(), self.stream_settings(), self.training_settings()
+        if not self.corruptions:
+            raise InputError("corruptions: name at least one corruption")
         for name in self.methods:
             method = find_method(name)
             method.method.check_settings(method.settings)

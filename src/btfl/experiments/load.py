@@ -10,7 +10,7 @@ from btfl.data.catalogue import load_source
 from btfl.data.federated import FederatedData
 from btfl.data.fetching.cache import Progress, silent
 from btfl.data.partition import make_partition
-from btfl.data.scaling import standardised
+from btfl.data.scaling import scaling_of, standardised
 from btfl.data.subset import take
 from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment
@@ -37,38 +37,36 @@ def load_data(experiment: Experiment, root: Path | None = None) -> FederatedData
     return FederatedData(standardised(source, partition) if scaled else source, partition)
 
 
-def find_embedder(experiment: Experiment, data: FederatedData) -> Embedder | None:
-    """Return what turns samples into features, where the experiment has a backbone."""
-    if experiment.backbone is None:
-        return None
-    from btfl.backbones.embed import Embedder  # torch is needed from here on, and not before
-    from btfl.backbones.load import load_backbone
-
-    return Embedder(load_backbone(experiment.backbone, data.source.sample_shape, experiment.backbone_size))
-
-
 def embedded(
-    data: FederatedData, embedder: Embedder | None, spread: Spread | None = None, progress: Progress = silent
-) -> FederatedData:
-    """Return the same data with the pool's features to train on, each computed once and kept on disk.
+    experiment: Experiment, data: FederatedData, spread: Spread | None = None, progress: Progress = silent
+) -> tuple[FederatedData, Embedder | None]:
+    """Return the same data with the pool's features to train on, and what turns further samples into features.
+
+    Without a backbone the data stay as they are, and nothing is returned with them. Features are computed once and kept
+    on disk. They are scaled by mean and deviation of all clients' training parts, as vectors are, unless the experiment
+    says otherwise.
 
     Parameters
     ----------
-    data : as ``load_data`` returned it
-    embedder : as ``find_embedder`` returned it; None: the data stay as they are
+    experiment, data : what is run, and what ``load_data`` returned for it
     spread : where the work is done; None: in this process
     progress : called as features are computed
     """
-    if embedder is None:
-        return data
-    from btfl.backbones.embed import here
+    if experiment.backbone is None:
+        return data, None
+    from btfl.backbones.embed import Embedder, here  # torch is needed from here on, and not before
+    from btfl.backbones.load import load_backbone
     from btfl.recipes.network import DISTORTION
 
+    embedder = Embedder(load_backbone(experiment.backbone, data.source.sample_shape, experiment.backbone_size))
     samples = embedder.samples(data.source.pool, DISTORTION, spread=spread or here, progress=progress)
-    return replace(data, embedded=samples, backbone=embedder.backbone.spec)
+    if experiment.standardise:
+        embedder.scaling = scaling_of(replace(data.source, pool=samples, shifted=None), data.partition)
+        samples = embedder.scaling.of(samples)
+    told = {**embedder.backbone.spec, "standardised": experiment.standardise}
+    return replace(data, embedded=samples, backbone=told), embedder
 
 
 def load_for_training(experiment: Experiment, root: Path | None = None) -> FederatedData:
     """Load what clients train on: the dataset, or its features where the experiment has a backbone."""
-    data = load_data(experiment, root)
-    return embedded(data, find_embedder(experiment, data))
+    return embedded(experiment, load_data(experiment, root))[0]

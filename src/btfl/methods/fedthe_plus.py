@@ -59,6 +59,7 @@ class FedThePlus(FedThe):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    samples: ClassVar[tuple[str, ...]] = ("images",)
     settings_class: ClassVar[type[Settings]] = FedThePlusSettings
     settings: FedThePlusSettings
 

@@ -61,6 +61,7 @@ class Memo(Method):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    samples: ClassVar[tuple[str, ...]] = ("images",)
     settings_class: ClassVar[type[Settings]] = MemoSettings
     settings: MemoSettings
 

@@ -51,6 +51,7 @@ class TestTimeTraining(Method):
         Card("ttt-release", "TTT (release)", colour=OCHRE, marker="<", line="dotted", recipe="ttt-release"),
     )  # fmt: skip
     takes: ClassVar[Takes] = "images"
+    samples: ClassVar[tuple[str, ...]] = ("images",)
     recipe: ClassVar[str] = "ttt"
     settings_class: ClassVar[type[Settings]] = TttSettings
     settings: TttSettings

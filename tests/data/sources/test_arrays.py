@@ -101,7 +101,7 @@ def test_classes_without_an_image_are_said(tmp_path: Path) -> None:
         ({"x": pictures(2, 8, 8, 4), "y": np.array([0, 1])}, r"'x' has shape \(2, 8, 8, 4\)"),
         (
             {"x": pictures(2), "y": np.array([0.0, 1.0])},
-            r"'y' must hold one whole number \(or string\) for each of the images",
+            r"'y' must hold one whole number \(or string\) for",
         ),
         ({"x": pictures(2), "y": np.array([0, -1])}, r"'y' holds the label -1 \(sample 1\)"),
         (

@@ -1,8 +1,8 @@
 """A table in a Parquet or CSV file: one sample a row, one feature a column.
 
 The label is one column, text or whole numbers: the different values, sorted, are the classes. Another column can say
-whose each row is (``partition = "natural"`` uses it), and another the order of the rows, a time for example; without one
-the file's own order is kept. Every other column of numbers or truth values is a feature; columns of text are left out.
+whose each row is (``partition = "natural"`` uses it), and another the order of the rows, a time for example; without
+one the file's own order is kept. Every other column of numbers or truth values is a feature; text is left out.
 """
 
 from __future__ import annotations
@@ -91,15 +91,14 @@ class _Table:
 
     def read(self) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any] | None]:
         """Return features (n, d), labels (n,) and owners (n,) or None, a part of the file at a time."""
-        values, kept = list[NDArray[np.float32]](), dict[str, list[NDArray[Any]]]()
+        every, kept = np.empty((_count(self.path), len(self.features)), np.float32), dict[str, list[NDArray[Any]]]()
         wanted = [name for name in (self.label, self.client, self.order) if name is not None]
         start = 0
         for part in _parts(self.path):
-            values.append(self._features(part, start))
+            every[start : start + len(part)] = self._features(part, start)
             for name in wanted:
                 kept.setdefault(name, []).append(_whole(part, name, self.path, start))
             start += len(part)
-        every = values[0] if len(values) == 1 else np.concatenate(values)
         columns = {name: np.concatenate(parts) for name, parts in kept.items()}
         if self.order is not None:
             rows = np.argsort(columns[self.order], kind="stable")
@@ -116,9 +115,7 @@ class _Table:
         features = np.empty((len(part), len(self.features)), np.float32)
         for place, name in enumerate(self.features):
             if name not in part or part[name].dtype.kind not in "iufb":
-                raise DataError(
-                    f"{self.path.name}: the column '{name}' holds numbers at first, and then something else"
-                )
+                raise DataError(f"{self.path.name}: the column '{name}' begins with numbers and goes on otherwise")
             try:
                 features[:, place] = as_values(part[name].to_numpy()[:, None])[:, 0]
             except DataError as error:
@@ -130,6 +127,15 @@ class _Table:
                 f"{start + row:,}; leave such rows out or fill them in"
             )
         return features
+
+
+def _count(path: Path) -> int:
+    """Return the number of rows, to make room for them once."""
+    if path.suffix.lower() in (".parquet", ".pq"):
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(path).num_rows)
+    return sum(len(part) for part in _parts(path))
 
 
 def _parts(path: Path) -> Iterator[pd.DataFrame]:

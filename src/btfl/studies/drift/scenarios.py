@@ -22,7 +22,7 @@ from btfl.data.source import Labels
 from btfl.data.streams import STREAMS, Manifest, Stream
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import make_experiment
-from btfl.experiments.load import find_embedder, load_data
+from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import Variant, find_method
 from btfl.models.forward import extract
 from btfl.randomness import generator
@@ -176,8 +176,7 @@ def open_run(folder: str | Path, methods: Sequence[str] = FEATURE_METHODS, root:
                 "`btfl bench` with a method that needs it"
             )
         federations[recipe] = TrainedFederation.load(place.folder)
-    data = load_data(experiment, root)
-    embedder = find_embedder(experiment, data)
+    data, embedder = embedded(experiment, load_data(experiment, root))
     return Evaluation(data.source, Manifest.load(folder), federations, chosen, embedder=embedder)
 
 
