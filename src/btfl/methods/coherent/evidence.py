@@ -1,7 +1,7 @@
 """What one sample says: its log likelihood ratio, internal against external.
 
-``label`` is the method's own: exact where the client and the rest of the world differ in how often each class occurs.
-The others are ablations. To try another one, write a class and enter it in ``EVIDENCES``.
+``label`` is the method's own: exact where the client and the rest of the world differ in how often each class occurs
+and, if clients have class means of their own, in what a class looks like. The others are ablations. To try another one, write a class and enter it in ``EVIDENCES``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Discriminant:
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings, share_ratios: Floats) -> None:
         own, sums = bundle.statistic("train_features"), everyones_sums(bundle)
         total = sums.counts.sum()
-        self._weight, self._offset = discriminant(own, total, sums.sums.sum(axis=0), sums.scatter, settings.shrinkage)
+        self._weight, self._offset = discriminant(
+            own, total, sums.sums.sum(axis=0), sums.scatter, settings.chosen(bundle).shrinkage
+        )
 
     def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
         """Return the log ratio."""
