@@ -30,7 +30,7 @@ def measure(split: Any) -> tuple[float, float]:
     """Return seconds in the door, and of the whole run."""
     source = load_source("digits", shift="none")
     data = FederatedData(source, make_partition(source, PartitionSettings(clients=10, alpha=1.0, split=split), seed=0))
-    recipe = make_recipe("fedavg", TrainingSettings.for_model("mlp", rounds=ROUNDS), source.image_shape, 10)
+    recipe = make_recipe("fedavg", TrainingSettings.for_model("mlp", rounds=ROUNDS), source.sample_shape, 10)
     spent = 0.0
 
     def timed(function: Any) -> Any:

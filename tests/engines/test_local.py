@@ -31,7 +31,7 @@ SETTINGS = TrainingSettings.for_model("mlp", rounds=4, local_epochs=2)
 def federation(settings: TrainingSettings = SETTINGS) -> tuple[Recipe, FederatedData]:
     source = load_source("digits", shift="none")
     partition = make_partition(source, PartitionSettings(5, alpha=0.5), 0)
-    return make_recipe("fedavg", settings, source.image_shape, len(source.classes)), FederatedData(source, partition)
+    return make_recipe("fedavg", settings, source.sample_shape, len(source.classes)), FederatedData(source, partition)
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -71,7 +71,7 @@ def synthetical(client: int, count: int) -> Images:
     own = data.partition.part_at(client, 0).test
     others = np.concatenate([data.partition.part_at(other, 0).test for other in range(4) if other != client])
     chosen = np.concatenate([rng.choice(own, count // 2), rng.choice(others, count - count // 2)])
-    images = data.source.pool.images[chosen]
+    images = data.source.pool.values[chosen]
     images[::2] = corrupt(images[::2], "gaussian_noise", 3, generator(0, "noise"))
     return np.asarray(images[rng.permutation(count)])
 

@@ -59,7 +59,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
     streams = render(evaluation.source, evaluation.manifest, number)
     clients: dict[str, DeployedClient] = {}
     features: dict[str, dict[str, NDArray[np.float64]]] = {}
-    images = {name: stream.images for name, stream in streams.items()}
+    images = {name: stream.values for name, stream in streams.items()}
     switching = _switching(streams)
     results = []
     for method in evaluation.methods:
@@ -70,7 +70,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
         if adapter_class.takes == "features" and recipe not in features:
             network = clients[recipe].extractor()
             features[recipe] = {
-                name: extract(network, stream.images).astype(np.float64) for name, stream in streams.items()
+                name: extract(network, stream.values).astype(np.float64) for name, stream in streams.items()
             }
         adapter = method.build(clients[recipe])
         batch = method.test_batch or evaluation.test_batch
@@ -93,7 +93,7 @@ def _switching(streams: Mapping[str, Stream]) -> Stream:
     """Make the stream that turns external and back; it is for looking at, and has no part in any average."""
     return Stream(
         SWITCHING,
-        _switch({name: stream.images for name, stream in streams.items()}),
+        _switch({name: stream.values for name, stream in streams.items()}),
         _switch({name: stream.labels for name, stream in streams.items()}),
         _switch({name: stream.external for name, stream in streams.items()}),
     )

@@ -47,7 +47,7 @@ def describe_run(
             "source": source.name,
             "images": len(source.pool),
             "classes": len(source.classes),
-            "image_shape": list(source.image_shape),
+            "image_shape": list(source.sample_shape),
             "fingerprint": manifest.source_fingerprint,
             "shift": manifest.shift_name,
             "shift_fingerprint": manifest.shift_fingerprint,

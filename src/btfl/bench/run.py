@@ -147,7 +147,7 @@ def train_recipe(
     own. The parameters are those of ``run_bench``.
     """
     source, place = data.source, RunFiles(folder).training(name).folder
-    recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
+    recipe = make_recipe(name, experiment.training_settings(), source.sample_shape, len(source.classes))
     spec = run_spec(recipe, data)
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)

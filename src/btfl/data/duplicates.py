@@ -7,24 +7,24 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.pixels.types import Images
+from btfl.data.samples import Values
 
 Indices = NDArray[np.int64]
 
 
-def content_keys(images: Images) -> list[bytes]:
-    """Return a digest of each image's pixels."""
-    rows = np.ascontiguousarray(images).reshape(len(images), -1)
+def content_keys(values: Values) -> list[bytes]:
+    """Return a digest of each sample's content."""
+    rows = np.ascontiguousarray(values).reshape(len(values), -1)
     return [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
 
 
-def first_copies(images: Images) -> Indices:
-    """Return, for each image, the index of the first image with the same pixels (its own, if it is the first)."""
+def first_copies(values: Values) -> Indices:
+    """Return, for each sample, the index of the first one with the same content (its own, if it is the first)."""
     first: dict[bytes, int] = {}
-    return np.array([first.setdefault(key, i) for i, key in enumerate(content_keys(images))], dtype=np.int64)
+    return np.array([first.setdefault(key, i) for i, key in enumerate(content_keys(values))], dtype=np.int64)
 
 
-def not_among(images: Images, others: Images) -> Indices:
-    """Return the indices of the images that do not occur among the others."""
+def not_among(values: Values, others: Values) -> Indices:
+    """Return the indices of the samples that do not occur among the others."""
     seen = set(content_keys(others))
-    return np.array([i for i, key in enumerate(content_keys(images)) if key not in seen], dtype=np.int64)
+    return np.array([i for i, key in enumerate(content_keys(values)) if key not in seen], dtype=np.int64)

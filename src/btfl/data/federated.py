@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from btfl.data.partition import Indices, Partition
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import Samples, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,8 +13,8 @@ class ClientData:
     """What one client trains with: its own train and validation parts, nothing else."""
 
     client: int
-    train: LabelledImages
-    validation: LabelledImages
+    train: Samples
+    validation: Samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class FederatedData:
     -------
     >>> data = FederatedData(source, make_partition(source, PartitionSettings(clients=5), seed=0))
     >>> data.of(client=3, round_=0).train
-    LabelledImages(108 images of 8x8x1)
+    Samples(108 images of 8x8x1)
     """
 
     source: Source
@@ -40,9 +40,8 @@ class FederatedData:
         return ClientData(client, self._select(part.train), self._select(part.validation))
 
     def size(self, client: int) -> int:
-        """Return how many images a client trains with, to within a few where the split is redrawn in every round."""
+        """Return how many samples a client trains with, to within a few where the split is redrawn in every round."""
         return len(self.partition.parts[client].train)
 
-    def _select(self, rows: Indices) -> LabelledImages:
-        pool = self.source.pool
-        return LabelledImages(pool.images[rows], pool.labels[rows])
+    def _select(self, rows: Indices) -> Samples:
+        return self.source.pool.take(rows)

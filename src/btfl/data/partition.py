@@ -111,7 +111,7 @@ def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Pa
     >>> make_partition(load_source("digits"), PartitionSettings(clients=5), seed=0)
     Partition(1,797 images, 5 clients, dirichlet, seed 0)
     """
-    copies_of = first_copies(source.pool.images)
+    copies_of = first_copies(source.pool.values)
     originals = np.flatnonzero(copies_of == np.arange(len(copies_of)))
     if len(originals) < FEWEST * settings.clients:
         raise InputError(

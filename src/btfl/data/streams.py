@@ -7,7 +7,7 @@
 | D shifted_exd    | C's counterpart of B                                                                  |
 | E synthetical    | equal parts of A, B, C and D, shuffled into one stream                                |
 
-A manifest is a pure function of the source, the partition and the settings. Images are made from it on demand, each
+A manifest is a pure function of the source, the partition and the settings. Samples are made from it on demand, each
 the same whoever asks, so every method on every machine sees the same stream.
 """
 
@@ -32,10 +32,10 @@ from btfl.data.manifest import (
     StreamSettings,
 )
 from btfl.data.partition import Indices, Partition
+from btfl.data.samples import Values
 from btfl.data.source import Labels, Source
 from btfl.errors import InputError
 from btfl.pixels.corruptions import corrupt
-from btfl.pixels.types import Images
 from btfl.randomness import generator
 
 __all__ = [
@@ -56,18 +56,18 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stream:
-    """A test stream: what a method sees (images), and what its predictions are compared with (labels, external).
+    """A test stream: what a method sees (values), and what its predictions are compared with (labels, external).
 
     Parameters
     ----------
     name : one of ``STREAMS``
-    images : uint8 (n, height, width, channels)
+    values : uint8 images (n, height, width, channels), float32 signals (n, time, channels) or vectors (n, d)
     labels : (n,)
     external : (n,), whether a sample comes from another client (EXD); neither this nor the labels reach a method
     """
 
     name: str
-    images: Images
+    values: Values
     labels: Labels
     external: NDArray[np.bool_]
 
@@ -84,14 +84,14 @@ def make_manifest(source: Source, partition: Partition, settings: StreamSettings
     Example
     -------
     >>> manifest = make_manifest(source, partition, StreamSettings(severity=3), seed=0)
-    >>> render(source, manifest, client=0)["synthetical"].images.shape
+    >>> render(source, manifest, client=0)["synthetical"].values.shape
     (72, 8, 8, 1)
     """
     domain = source.shifted
     by_class, left_out = None, 0
     if domain is not None:
-        # An image of the other domain that is in the pool too may have been trained on.
-        usable = not_among(domain.images, source.pool.images)
+        # A sample of the other domain that is in the pool too may have been trained on.
+        usable = not_among(domain.values, source.pool.values)
         left_out = len(domain) - len(usable)
         by_class = [usable[domain.labels[usable] == label] for label in range(len(source.classes))]
     clients = tuple(
@@ -112,7 +112,7 @@ def make_manifest(source: Source, partition: Partition, settings: StreamSettings
 
 
 def render(source: Source, manifest: Manifest, client: int) -> Mapping[str, Stream]:
-    """Make the images of one client's five streams, by name."""
+    """Make the samples of one client's five streams, by name."""
     _check_source(source, manifest)
     if not 0 <= client < len(manifest.clients):
         raise InputError(f"there are clients 0 to {len(manifest.clients) - 1}, no client {client}")
@@ -126,7 +126,7 @@ def render(source: Source, manifest: Manifest, client: int) -> Mapping[str, Stre
     starts = np.cumsum([0, *(len(parent) for parent in parents[:-1])])[which] + where
     streams[STREAMS[4]] = Stream(
         STREAMS[4],
-        np.concatenate([parent.images for parent in parents])[starts],
+        np.concatenate([parent.values for parent in parents])[starts],
         np.concatenate([parent.labels for parent in parents])[starts],
         np.concatenate([parent.external for parent in parents])[starts],
     )
@@ -203,26 +203,26 @@ def _shifted(
 
 
 def _render_draw(source: Source, manifest: Manifest, client: int, name: str, draw: Draw) -> Stream:
-    images = np.empty((len(draw), *source.image_shape), dtype=np.uint8)
+    values = np.empty((len(draw), *source.sample_shape), dtype=source.pool.values.dtype)
     labels = np.empty(len(draw), dtype=np.int64)
     for origin, part in ((POOL, source.pool), (OTHER_DOMAIN, source.shifted)):
         rows = draw.origin == origin
         if part is not None and rows.any():
-            images[rows] = part.images[draw.index[rows]]
+            values[rows] = part.values[draw.index[rows]]
             labels[rows] = part.labels[draw.index[rows]]
     for number in np.unique(draw.corruption[draw.corruption != CLEAN]).tolist():
         rows = draw.corruption == number
         corruption = manifest.settings.corruptions[number]
         rng = generator(manifest.seed, "corrupt", client, name, corruption)
-        images[rows] = corrupt(images[rows], corruption, manifest.settings.severity, rng)
+        values[rows] = corrupt(values[rows], corruption, manifest.settings.severity, rng)
     external = np.full(len(draw), name.endswith("_exd"))
-    return Stream(name, images, labels, external)
+    return Stream(name, values, labels, external)
 
 
 def _check_source(source: Source, manifest: Manifest) -> None:
     if source.pool.fingerprint != manifest.source_fingerprint:
         raise InputError(
-            f"these streams were drawn from other images than {source.name} holds here: the fingerprints differ"
+            f"these streams were drawn from other samples than {source.name} holds here: the fingerprints differ"
         )
     if manifest.shift_fingerprint is not None and (
         source.shifted is None or source.shifted.fingerprint != manifest.shift_fingerprint

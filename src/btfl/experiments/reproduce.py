@@ -89,10 +89,10 @@ def _substituted(paper: Experiment, instead: Substitution, source: Source) -> tu
     if instead.dataset is not None and instead.dataset != paper.dataset:
         changes["dataset"] = instead.dataset
         notes.append(f"{instead.dataset} takes the place of the paper's {paper.dataset}.")
-    if paper.model == "cnn" and min(source.image_shape[:2]) < SMALLEST_IMAGE:
+    if paper.model == "cnn" and min(source.sample_shape[:2]) < SMALLEST_IMAGE:
         changes["model"] = "mlp"
         notes.append(
-            f"The model is mlp instead of cnn, since images are {source.image_shape[0]}x{source.image_shape[1]}."
+            f"The model is mlp instead of cnn, since images are {source.sample_shape[0]}x{source.sample_shape[1]}."
         )
     if instead.methods:
         changes["methods"] = instead.methods

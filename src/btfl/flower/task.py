@@ -90,7 +90,7 @@ def _make(text: str, recipe: str, root: str | None) -> tuple[Recipe, FederatedDa
     experiment = make_experiment(json.loads(text))
     data = load_data(experiment, None if root is None else Path(root))
     source = data.source
-    return make_recipe(recipe, experiment.training_settings(), source.image_shape, len(source.classes)), data
+    return make_recipe(recipe, experiment.training_settings(), source.sample_shape, len(source.classes)), data
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Value]:

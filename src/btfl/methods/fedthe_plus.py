@@ -111,7 +111,7 @@ class FedThePlus(FedThe):
         return losses
 
     def _mixed(self, images: Images, e: float) -> torch.Tensor:
-        from btfl.pixels.images import to_tensor
+        from btfl.models.inputs import to_tensor
 
         features = self.network.features(to_tensor(images))
         mixed: torch.Tensor = e * self.network.head(features) + (1 - e) * self.personal(features)

@@ -89,9 +89,9 @@ class Memo(Method):
         """Take the steps on one image of (height, width, channels); return the marginal entropy before each."""
         import torch
 
+        from btfl.models.inputs import to_tensor
         from btfl.models.tuning import draws_for
         from btfl.pixels.augmix import augmix
-        from btfl.pixels.images import to_tensor
 
         chosen = self.settings
         rng = draws_for(image, chosen.seed, "memo")

@@ -85,7 +85,7 @@ class Tent(Method):
         """Return the probabilities of a batch of (samples, height, width, channels) images, and take the steps."""
         import torch
 
-        from btfl.pixels.images import to_tensor
+        from btfl.models.inputs import to_tensor
 
         with torch.enable_grad():
             # Nobody wants a gradient of the images. But torch (2.13 still) crashes in GroupNorm's backward pass on the

@@ -82,9 +82,10 @@ class TestTimeTraining(Method):
         """Take the steps on one image of (height, width, channels); return the rotation loss before each."""
         import torch
 
+        from btfl.models.inputs import to_tensor
         from btfl.models.rotations import rotated_every_way
         from btfl.models.tuning import draws_for
-        from btfl.pixels.images import crop_and_flip, to_tensor
+        from btfl.pixels.images import crop_and_flip
 
         copies = np.repeat(image[None], self.settings.copies, axis=0)
         rng = draws_for(image, self.settings.seed, "ttt")

@@ -45,8 +45,8 @@ class Recipe(ABC):
     protection: Callable[[int], Protection] | None = None
     """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 
-    def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
-        self.settings, self.image_shape, self.classes = settings, image_shape, classes
+    def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
+        self.settings, self.sample_shape, self.classes = settings, sample_shape, classes
 
     @abstractmethod
     def initial(self) -> Weights:
@@ -73,6 +73,6 @@ class Recipe(ABC):
         return {
             "recipe": self.name,
             "settings": self.settings.as_dict(),
-            "image_shape": list(self.image_shape),
+            "image_shape": list(self.sample_shape),  # its name in files since there were only images
             "classes": self.classes,
         }

@@ -29,7 +29,7 @@ def test_images_labels_and_class_names_come_back_as_they_went_in(tmp_path: Path)
     x, y = pictures(6), np.array([0, 1, 2, 0, 1, 2])
     path = saved(tmp_path, x=x, y=y, classes=np.array(["cat", "dog", "owl"]), domain=np.array(list("aabbab")))
     source = load_source("arrays", root=path)
-    np.testing.assert_array_equal(source.pool.images, x)
+    np.testing.assert_array_equal(source.pool.values, x)
     np.testing.assert_array_equal(source.pool.labels, y)
     assert source.name == "mine"
     assert source.classes == ("cat", "dog", "owl")
@@ -40,7 +40,7 @@ def test_images_labels_and_class_names_come_back_as_they_went_in(tmp_path: Path)
 
 def test_grey_images_without_a_channel_axis_get_one(tmp_path: Path) -> None:
     source = load_source("arrays", root=saved(tmp_path, x=pictures(4, 8, 8), y=np.array([0, 1, 0, 1])))
-    assert source.image_shape == (8, 8, 1)
+    assert source.sample_shape == (8, 8, 1)
     assert source.classes == ("0", "1")
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Labels, Source
+from btfl.data.source import NO_SHIFT_NOTE, Labels, Samples, Source
 from btfl.data.sources.npz import Npz
 from btfl.errors import DataError, InputError, listed
 from btfl.pixels.types import Images
@@ -47,7 +47,7 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
     return Source(
         name=root.stem,
         classes=classes,
-        pool=LabelledImages(images, labels),
+        pool=Samples(images, labels),
         shifted=shifted,
         shift_name=shift_name,
         domains=domains,
@@ -86,7 +86,7 @@ def _domains(npz: Npz, count: int) -> tuple[NDArray[np.int64] | None, tuple[str,
 
 def _shifted(
     npz: Npz, shift: str | Path | None, classes: tuple[str, ...], notes: list[str]
-) -> tuple[LabelledImages | None, str | None]:
+) -> tuple[Samples | None, str | None]:
     pairs = sorted(
         key[2:]
         for key in npz.keys
@@ -110,7 +110,7 @@ def _shifted(
         name = str(shift)
         images = npz.images(f"x_{name}")
         labels = npz.labels(f"y_{name}", images, f"x_{name}")
-        return LabelledImages(images, npz.in_range(f"y_{name}", labels, classes)), name
+        return Samples(images, npz.in_range(f"y_{name}", labels, classes)), name
     if str(shift).lower() == "none":
         return None, None
     if Path(shift).is_file():
@@ -121,17 +121,17 @@ def _shifted(
     )
 
 
-def read_other(path: Path, classes: tuple[str, ...]) -> LabelledImages:
+def read_other(path: Path, classes: tuple[str, ...]) -> Samples:
     """Read another domain from an npz with ``x`` and ``y``; labels are matched by name if it has ``classes``."""
     with Npz(path) as npz:
         images = npz.images("x")
         labels = npz.labels("y", images, "x")
         if "classes" not in npz:
-            return LabelledImages(images, npz.in_range("y", labels, classes))
+            return Samples(images, npz.in_range("y", labels, classes))
         theirs = npz.class_names()
         npz.in_range("y", labels, theirs)
     strange = [name for name in theirs if name not in classes]
     if strange:
         raise DataError(f"{path.name}: its classes {listed(strange, 10)} are none of {listed(classes, 10)}")
     index = np.array([classes.index(name) for name in theirs], dtype=np.int64)
-    return LabelledImages(images, index[labels])
+    return Samples(images, index[labels])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
+from btfl.data.source import NO_SHIFT_NOTE, Samples, Source
 from btfl.data.sources.pictures import Seen, decode_all
 from btfl.data.sources.tree import Listing, Parts, open_tree
 from btfl.errors import DataError, InputError, UnknownNameError, listed
@@ -75,8 +75,8 @@ def _load(root: Path | None, shift: str | Path | None, image_size: int, expected
     return Source(
         name=root.stem if expected is None else kind,
         classes=tuple(classes),
-        pool=LabelledImages(images[: len(pool)], labels[: len(pool)]),
-        shifted=LabelledImages(images[len(pool) :], labels[len(pool) :]) if other else None,
+        pool=Samples(images[: len(pool)], labels[: len(pool)]),
+        shifted=Samples(images[len(pool) :], labels[len(pool) :]) if other else None,
         shift_name=left_out,
         domains=np.array([kept.index(picture.domain) for picture in pool], dtype=np.int64),
         domain_names=tuple(kept),

@@ -208,7 +208,7 @@ def make_base(evaluation: Evaluation, number: int) -> Base:
     streams = render(evaluation.source, evaluation.manifest, number)
     clients = {recipe: federation.client(number) for recipe, federation in evaluation.federations.items()}
     features = {
-        recipe: {name: extract(client.extractor(), streams[name].images).astype(np.float64) for name in BASE}
+        recipe: {name: extract(client.extractor(), streams[name].values).astype(np.float64) for name in BASE}
         for recipe, client in clients.items()
     }
     return Base(number, {name: streams[name].labels for name in BASE}, clients, features)
