@@ -5,6 +5,7 @@ benchmarking and reports live in the subpackages and need ``pip install btfl[tra
 """
 
 from btfl.core.bundle import ClientBundle
+from btfl.core.calibration import Calibration
 from btfl.core.expectation import expected_weight
 from btfl.core.heads import LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
@@ -24,6 +25,7 @@ __all__ = [
     "Btfl",
     "BtflError",
     "BtflSettings",
+    "Calibration",
     "ClientBundle",
     "Coherent",
     "CoherentAdapter",

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_labels
-from btfl.core.calibration import Calibration
 from btfl.core.heads import HeadLike, LinearHead, mean_entropy
 from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.core.summary import Summary
 from btfl.errors import InputError, StorageError
 from btfl.storage import load_record, save_record
 
+OWN_SUMS = "local_class_feature_sums"
+"""The statistic with the client's own sums of features by class."""
 KIND = "btfl client bundle"
 VERSION = 1
 LARGEST_WEIGHT = 1e50
@@ -102,7 +103,6 @@ class ClientBundle:
         features: ArrayLike | None = None,
         labels: ArrayLike | None = None,
         validation: tuple[ArrayLike, ArrayLike] | None = None,
-        calibration: Calibration | None = None,
         statistics: Mapping[str, ArrayLike] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> ClientBundle:
@@ -117,8 +117,6 @@ class ClientBundle:
         features, labels : (samples, dimensions) and (samples,), the client's own training data. They stay on the
             client; BTFL needs them for its mean entropies, and so do methods that compare with training samples
         validation : features and labels of the client's validation part, for methods that choose settings on it
-        calibration : the total over all clients' validation parts, from which Coherent takes its settings; without it
-            it has those of its first version
         statistics : further arrays that a method of yours needs
         metadata : where it comes from; JSON values only
         """
@@ -128,8 +126,7 @@ class ClientBundle:
         kept: dict[str, ArrayLike] = {
             **everyone.for_bundle(),
             "local_class_counts": mine.counts,
-            "local_class_feature_sums": mine.sums,
-            **({} if calibration is None else calibration.to_arrays()),
+            OWN_SUMS: mine.sums,
         }
         if features is not None:
             train = np.asarray(features)

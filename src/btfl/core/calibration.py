@@ -1,12 +1,14 @@
 """What the clients' validation parts say about Coherent's settings: sums only, so that nobody has to choose them.
 
-When everyone's summary is known, each client looks at its own validation samples with it and uploads a few hundred sums,
-which the server adds up and sends back:
+When everyone's summary is known, each client looks at its own validation samples with it and uploads about a thousand
+sums, which the server adds up and sends back:
 
-- the log likelihood of the true labels at every point of a small grid: under the global answer (shrinkage r, temperature
-  T and share of the generative head), and under the local answer (r, T and temperature of the product of both heads);
-- for each r three moments that say how much clients differ in what a class looks like. With m_k the mean of a class over
-  the client's training samples, v_k that over its n_k validation samples and mu_k everyone's mean, in the metric of V,
+- the log likelihood of the true labels at every point of a small grid: under the global answer (shrinkage r,
+  temperature T and share of the generative head), and under the local answer (r, T and temperature of the product of
+  both heads);
+- for each r three moments that say how much clients differ in what a class looks like. With m_k the mean of a class
+  over the client's training samples, v_k that over its n_k validation samples and mu_k everyone's mean, in the metric
+  of V,
 
       q = sum n_k (m_k - mu_k)' V^-1 (v_k - mu_k) / (d sum n_k (1 - p_k)),        p_k: the client's share of class k
 
@@ -17,14 +19,14 @@ which the server adds up and sends back:
   the clients' data do not.
 
     fit = Calibration.of(global_head, personal_head, own, everyone, features, labels)    # on each client
-    bundle = ClientBundle.of(..., calibration=Calibration.total(fits))                   # everyone's, sent back
+    everyone = everyone.calibrated(Calibration.total(fits))                              # on the server; sent back
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,8 +35,11 @@ from btfl.checks import as_features, as_labels, check_floats, printable
 from btfl.core.generative import OPENNESS, Spectrum, shares
 from btfl.core.heads import HeadLike, LinearHead
 from btfl.core.softmax import log_softmax
-from btfl.core.summary import ClassSums, Summary
+from btfl.core.sums import ClassSums
 from btfl.errors import InputError
+
+if TYPE_CHECKING:
+    from btfl.core.summary import Summary
 
 Floats = NDArray[np.float64]
 
@@ -177,7 +182,9 @@ class Calibration:
         for name in ("calibration_global", "calibration_local"):
             low, high = float(checked[name].min()), float(checked[name].max())
             if high > 0 or low < samples * LOWEST * (1 + 1e-9):
-                raise InputError(f"{name} must be log likelihoods of {samples:.0f} samples, not {low:.3g} to {high:.3g}")
+                raise InputError(
+                    f"{name} must be log likelihoods of {samples:.0f} samples, not {low:.3g} to {high:.3g}"
+                )
         weights, moments = checked["calibration_weights"], checked["calibration_moments"]
         if (weights < 0).any() or weights.max() > samples or (moments[:, 1:] < 0).any():
             raise InputError("calibration_weights and the scatter in calibration_moments are out of range")

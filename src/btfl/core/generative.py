@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from btfl.checks import finite_array
 from btfl.core.heads import LinearHead
-from btfl.core.summary import DISTORTED, PLAIN, ClassSums, Summary
+from btfl.core.sums import DISTORTED, PLAIN, ClassSums
 from btfl.errors import InputError
 
 if TYPE_CHECKING:
     from btfl.core.bundle import ClientBundle
+    from btfl.core.summary import Summary
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,8 @@
 """What one sample says: its log likelihood ratio, internal against external.
 
-``label`` is the method's own: exact where the client and the rest of the world differ in how often each class occurs
-and, if clients have class means of their own, in what a class looks like. The others are ablations. To try another one, write a class and enter it in ``EVIDENCES``.
+``label`` is the method's own: exact where the client and the rest of the world differ in how often each class occurs.
+Where clients have class means of their own as well, the method compares two densities instead. The others are
+ablations. To try another one, write a class and enter it in ``EVIDENCES``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_one_sample
 from btfl.core.arithmetic import ARRAYS, SCALARS, Arithmetic
-from btfl.core.bundle import ClientBundle
+from btfl.core.bundle import OWN_SUMS, ClientBundle
 from btfl.core.calibration import SHAPES, Choice
 from btfl.core.generative import NEEDED, OPTIONAL, everyones_sums, shares
 from btfl.core.heads import Head, product, stack
@@ -37,7 +37,6 @@ from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.coherent.weight import WEIGHTS
 
 Floats = NDArray[np.float64]
-OWN_SUMS = "local_class_feature_sums"
 _LOCAL, _FEDAVG, _GENERATIVE, _OWN = range(4)  # places in ``heads``
 
 
@@ -94,6 +93,8 @@ class Coherent(Method):
     of its own, also the generative one with these, under its own shares."""
     share_ratios: Floats
     """Of each class: the client's share of labels over everyone's."""
+    compares_means: bool
+    """Whether the evidence compares the client's own class means with everyone's, and not only label shares."""
     global_weights: tuple[float, float]
     """How much of the global answer FedAvg's head and the generative one give."""
 
@@ -110,7 +111,9 @@ class Coherent(Method):
         offsets = self._offsets()
         own_scores = scores if offsets is None else density(sums, chosen.shrinkage, offsets)
         everyone = shares(np.asarray(bundle.statistics["global_class_counts"], dtype=np.float64))
-        own = shares(np.asarray(bundle.statistics["local_class_counts"], dtype=np.float64), everyone, settings_.openness)
+        own = shares(
+            np.asarray(bundle.statistics["local_class_counts"], dtype=np.float64), everyone, settings_.openness
+        )
         self.share_ratios = np.exp(own - everyone)
         generative = own_scores.under(own, chosen.temperature)
         both = product(bundle.personal_head, generative)
@@ -126,7 +129,7 @@ class Coherent(Method):
         ]
         self._stack = stack(self.heads)
         self._evidence = EVIDENCES[settings_.evidence](bundle, settings_, self.share_ratios)
-        self._compares_means = offsets is not None and settings_.evidence == "label"
+        self.compares_means = offsets is not None and settings_.evidence == "label"
         self._memory = MEMORIES[settings_.memory](bundle, settings_)
         self._weight = WEIGHTS[settings_.weight]
         single = self._evidence.single and self._memory.single
@@ -157,7 +160,7 @@ class Coherent(Method):
         totals : of each head's softmax
         lowered : by how much each head's logits were lowered to stay in range; None if they were not
         """
-        if self._compares_means:
+        if self.compares_means:
             log_tau = xp.log(totals[_OWN]) - xp.log(totals[_GENERATIVE])
             if lowered is not None:
                 log_tau = log_tau + (lowered[..., _OWN] - lowered[..., _GENERATIVE])

@@ -15,9 +15,7 @@ from btfl.methods.coherent.evidence import EVIDENCES
 from btfl.methods.coherent.memory import MEMORIES
 from btfl.methods.coherent.weight import WEIGHTS
 
-FIRST_VERSION = Choice(
-    shrinkage=0.02, temperature=1.5, generative_share=0.5, local_temperature=1.0, inverse_kappa=0.0
-)
+FIRST_VERSION = Choice(shrinkage=0.02, temperature=1.5, generative_share=0.5, local_temperature=1.0, inverse_kappa=0.0)
 """What the first version of Coherent has for every dataset; chosen on validation data of five federations."""
 _BY_LIKELIHOOD = "None: by the clients' validation likelihood"
 
@@ -26,8 +24,8 @@ _BY_LIKELIHOOD = "None: by the clients' validation likelihood"
 class CoherentSettings(Settings):
     """What the data can set is set by them: the first five, from sums over all clients' validation parts.
 
-    The others have one default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``). The last
-    four choose the method's parts; each is exchangeable, and the others of each kind are ablations. The preset
+    The others have one default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``). The
+    last four choose the method's parts; each is exchangeable, and the others of each kind are ablations. The preset
     ``first`` is version 1: ``CoherentSettings.make(preset="first")``.
     """
 
