@@ -118,6 +118,27 @@ def sweep_temporary(folder: Path, *, below: bool = False) -> None:
             path.unlink(missing_ok=True)
 
 
+def check_inside(folder: Path, *names: str) -> None:
+    """Refuse to write below ``names`` in a folder if a link there leads out of it, or if a pipe or device is there.
+
+    A folder may come from a stranger; what is written into it stays in it.
+    """
+    root = os.path.realpath(folder)
+    for name in names:
+        below = (Path(place) / one for place, folders, files in os.walk(folder / name) for one in (*folders, *files))
+        for path in (folder / name, *below):
+            with suppress(FileNotFoundError):  # a temporary file of another process
+                mode = path.lstat().st_mode
+                real = os.path.realpath(path)
+                if stat.S_ISLNK(mode) and os.path.commonpath([root, real]) != root:
+                    raise StorageError(
+                        f"{path} is a link that leads out of {folder}, and nothing is written through it. "
+                        "Remove it, or name another folder"
+                    )
+                if not (stat.S_ISLNK(mode) or stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                    raise StorageError(f"{path} is neither a file nor a folder. Remove it, or name another folder")
+
+
 def read_file(path: Path, most: int) -> bytes:
     """Read a regular file of at most so many bytes; anything else is a ``StorageError``, at once.
 

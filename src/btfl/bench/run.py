@@ -25,10 +25,11 @@ from btfl.experiments.load import load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
 from btfl.runs.layout import RunFiles
+from btfl.runs.lock import locked
 from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
-from btfl.storage import sealed, write_json
+from btfl.storage import check_inside, sealed, write_json
 
 Watch = Callable[[str, Event], None]
 """Called with the recipe, or ``evaluation``, and what has happened."""
@@ -85,6 +86,21 @@ def run_bench(
     if tensorboard:
         need_tensorboard()
     files = RunFiles(Path(folder))
+    with locked(files.folder, files.lock, files.holder):  # or two that add methods would each lose the other's
+        return _run_bench(experiment, files, workers, engine, watch, faults, tensorboard, start, overwrite)
+
+
+def _run_bench(
+    experiment: Experiment,
+    files: RunFiles,
+    workers: int,
+    engine: Engine | None,
+    watch: Watch | None,
+    faults: FaultSettings | None,
+    tensorboard: bool,
+    start: Start | None,
+    overwrite: bool,
+) -> BenchRun:
     watch = watch or (lambda recipe, event: None)
     data = load_data(experiment)
     source, partition = data.source, data.partition
@@ -147,6 +163,7 @@ def train_recipe(
     own. The parameters are those of ``run_bench``.
     """
     source, place = data.source, RunFiles(folder).training(name).folder
+    check_inside(folder, RunFiles(folder).all_trainings.name)
     recipe = make_recipe(name, experiment.training_settings(), source.sample_shape, len(source.classes))
     spec = run_spec(recipe, data)
     if start is not None:

@@ -67,14 +67,10 @@ def train(
         get_if_missing(experiment.dataset)
     data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
     for name in recipes:
-        try:
-            with Watcher(console) as watcher:
-                federation = train_recipe(
-                    name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard
-                )
-        except KeyboardInterrupt:
-            console.print("Stopped. What is finished is kept: give the same command again to continue from there.")
-            raise
+        with Watcher(console) as watcher:
+            federation = train_recipe(
+                name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard
+            )
         _show(name, federation, RunFiles(folder).training(name).folder, console)
 
 

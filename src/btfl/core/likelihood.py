@@ -29,7 +29,19 @@ _BELOW_ONE = math.nextafter(1.0, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class DiscretisedLikelihood:
-    """Frequencies of zeros in each dimension, and how many samples (of how many clients) they come from."""
+    """Frequencies of zeros in each dimension, and how many samples (of how many clients) they come from.
+
+    Parameters
+    ----------
+    frequencies : shares of samples that are zero there, from 0 to 1; shape (dimensions,)
+    count : samples they come from
+    clients : clients these samples are of
+
+    Example
+    -------
+    >>> DiscretisedLikelihood.fit([[0.0, 1.5], [0.0, 0.0]]).frequencies
+    array([1. , 0.5])
+    """
 
     frequencies: NDArray[np.float64]
     count: int

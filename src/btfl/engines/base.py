@@ -81,7 +81,7 @@ def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job)
 
 
 def attempt(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result | Failure:
-    """Do one job; what btfl itself refuses (numbers that are not finite, say) is this client's failure.
+    """Do one job; what btfl itself refuses (for example numbers that are not finite) is this client's failure.
 
     Any other exception is a mistake in a program, not in a client, and is not swallowed.
     """

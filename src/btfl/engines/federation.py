@@ -123,7 +123,7 @@ def is_finished(folder: str | Path) -> bool:
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
-    """Return the clients of a round: a share of them drawn anew each round, in ascending order."""
+    """Return the clients of a round: a share of them drawn again each round, in ascending order."""
     count = max(round(recipe.settings.participation * clients), 1)
     if count == clients:
         return list(range(clients))

@@ -17,7 +17,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Client, Floats, Method, Takes
 from btfl.methods.card import OCHRE, Card
-from btfl.methods.state import check_keys, pack, unpack
+from btfl.methods.state import LARGEST_WEIGHT, check_keys, pack, unpack
 from btfl.pixels.types import Images
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ class TestTimeTraining(Method):
 
         check_keys(state, ("weights",))
         check_keys(state["weights"], self._tuned.state_dict())
-        load_arrays(self._tuned, {name: unpack(name, value) for name, value in state["weights"].items()})
+        load_arrays(
+            self._tuned, {name: unpack(name, value, LARGEST_WEIGHT) for name, value in state["weights"].items()}
+        )
         self.found = None
 
     def reset(self) -> None:

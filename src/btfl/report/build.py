@@ -17,7 +17,7 @@ from btfl.report.figures import accuracy, judgement, weights
 from btfl.report.groups import Group, group_runs, load_runs
 from btfl.report.page import render
 from btfl.report.table import Table
-from btfl.storage import write_atomically
+from btfl.storage import check_inside, write_atomically
 
 PAGE = "report.html"
 
@@ -75,6 +75,7 @@ def write_report(
     Example: ``write_report(["runs/demo"], "runs/demo").page``
     """
     out = Path(out)
+    check_inside(out, "tables", "figures")
     report = make_report(group_runs(load_runs(folders), apart=apart), title)
     all_tables = [table for part in report.parts for table in part.tables] + [report.runs]
     for table in all_tables:

@@ -27,6 +27,12 @@ class CoherentSettings(Settings):
     The others have one default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``). The
     last four choose the method's parts; each is exchangeable, and the others of each kind are ablations. The preset
     ``first`` is version 1: ``CoherentSettings.make(preset="first")``.
+    `btfl methods coherent` lists all settings, ``knobs()`` returns them.
+
+    Example
+    -------
+    >>> CoherentSettings(memory="soft").memory
+    'soft'
     """
 
     title: ClassVar[str] = "Coherent"

@@ -164,7 +164,7 @@ def _run_alone(name: str, client: DeployedClient) -> float | None:
         predict(image[None])
     # not getrusage: on Linux a child begins with the peak of its parent there
     status = Path("/proc/self/status")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8")) if status.exists() else None
     return int(found[1]) / 1e3 if found else None
 
 
