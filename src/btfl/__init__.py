@@ -17,7 +17,7 @@ from btfl.methods.coherent import Coherent, CoherentSettings
 
 BayesianAdapter, BayesianSettings, CoherentAdapter = Btfl, BtflSettings, Coherent  # what 0.1 called them
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "BayesianAdapter",
