@@ -235,6 +235,7 @@ def test_a_bundle_of_summaries_is_the_one_made_by_hand() -> None:
         statistics={
             **{f"global_{name}": everyone.arrays[name] for name in (*PER_CLASS, *(DISTORTED + n for n in PER_CLASS))},
             "local_class_counts": np.bincount(labels, minlength=CLASSES).astype(np.float64),
+            "local_class_feature_sums": own.class_sums().sums,
             "train_features": features,
             "train_labels": labels,
             "validation_features": features[:4],

@@ -112,6 +112,8 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
         CoherentSettings(),
         CoherentSettings(forgetting=0.9, change=0.2, log_tau_limit=600.0, temperature=0.05),
         CoherentSettings(global_heads="fedavg", local_heads="personal", openness=0.0),
+        CoherentSettings(inverse_kappa=0.3),
+        CoherentSettings(inverse_kappa=0.3, generative_share=0.75, local_temperature=2.0),
     ],
 )
 def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSettings, tmp_path: Path) -> None:

@@ -13,35 +13,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_labels, check_floats, printable
+from btfl.core.calibration import SHAPES, Calibration
 from btfl.core.likelihood import THRESHOLD, DiscretisedLikelihood
+from btfl.core.sums import DISTORTED, KINDS, PLAIN, ClassSums
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-PLAIN, DISTORTED = "", "distorted_"
-KINDS = (PLAIN, DISTORTED)
-"""Sums over the samples as they are, and over distorted copies of them: how the names begin."""
 LARGEST = 1e100
 """No sum is beyond this, in absolute value: features in single precision cannot lead to more."""
 _EPSILON = float(np.finfo(np.float64).eps)
-
-
-class ClassSums(NamedTuple):
-    """n_k, s_k and S: what class-conditional Gaussians are made of."""
-
-    counts: Floats
-    """(classes,) samples of each class."""
-    sums: Floats
-    """(classes, dimensions) sums of their features."""
-    scatter: Floats
-    """(dimensions, dimensions) sum of z z' over all samples."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +110,7 @@ class Summary:
     ----------
     arrays : the statistics by name, float64; see ``STATISTICS`` for names and shapes. Use ``Summary.of`` to measure
         them and ``Summary.from_arrays`` for what was received.
+    calibration : of a total, what all clients' validation parts make of it (``calibrated``)
 
     Examples
     --------
@@ -133,6 +122,7 @@ class Summary:
     """
 
     arrays: Mapping[str, Floats]
+    calibration: Calibration | None = None
 
     @classmethod
     def of(
@@ -175,12 +165,18 @@ class Summary:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Summary:
         """Return the summary of arrays that were received or loaded; a missing or unknown name is refused."""
-        _check_names(arrays)
-        return cls({one.name: arrays[one.name] for one in STATISTICS})
+        found = {name: array for name, array in arrays.items() if name in SHAPES}
+        _check_names({name: array for name, array in arrays.items() if name not in SHAPES})
+        calibration = Calibration.from_arrays(found) if found else None
+        return cls({one.name: arrays[one.name] for one in STATISTICS}, calibration)
 
     def to_arrays(self) -> dict[str, Floats]:
-        """Return the statistics by name, for sending and saving."""
-        return dict(self.arrays)
+        """Return the statistics by name, and the calibration's if there is one, for sending and saving."""
+        return {**self.arrays, **({} if self.calibration is None else self.calibration.to_arrays())}
+
+    def calibrated(self, calibration: Calibration) -> Summary:
+        """Return a total together with what the clients' validation parts make of it."""
+        return Summary(self.arrays, calibration)
 
     @classmethod
     def total(cls, summaries: Iterable[Summary]) -> Summary:
@@ -294,7 +290,8 @@ class Summary:
 
     def for_bundle(self) -> dict[str, Floats]:
         """Return what a client's bundle keeps of everyone's sums, by the names they have there."""
-        return {f"global_{one.name}": self.arrays[one.name] for one in STATISTICS if one.kept}
+        kept = {f"global_{one.name}": self.arrays[one.name] for one in STATISTICS if one.kept}
+        return kept if self.calibration is None else {**kept, **self.calibration.to_arrays()}
 
     def __repr__(self) -> str:
         copies = "with distorted copies" if self.has_copies else "no distorted copies"

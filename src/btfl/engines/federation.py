@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
@@ -41,7 +42,7 @@ class Event:
     """Something to tell whoever watches: a client or a round is done."""
 
     stage: str
-    """``train``, ``describe`` or ``conclude``."""
+    """``train``, ``describe``, ``calibrate`` or ``conclude``."""
     round: int
     rounds: int
     clients_done: int
@@ -164,7 +165,11 @@ class _Stage:
         return TrainingState(round_, average.mean(), progress.private, history), changed
 
     def conclude(self, clients: int, progress: TrainingState) -> tuple[list[ClientOutcome | Kept | None], Summary]:
-        """Add up every client's summary, send the total to all, and collect their bundles; return both."""
+        """Add up every client's summary, send the total to all, and collect their bundles; return both.
+
+        In between, recipes that ask for it have the clients look at their validation parts with the total. Who cannot
+        is left out of that sum, and still gets a bundle.
+        """
         rounds, shared = self.recipe.settings.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         count, ready = _Count(clients, self), list[Job]()
@@ -179,6 +184,8 @@ class _Stage:
 
         total = Summary.total(summaries())
         self.faults.check_cohort(len(ready))
+        if self.recipe.calibrates and self.recipe.protection is None:
+            total = self._calibrated(shared, total, ready)
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
         count, everyone = _Count(len(ready), self), Broadcast(shared, total)
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
@@ -188,6 +195,17 @@ class _Stage:
             outcomes[job.client] = outcome
             count.done(job)
         return outcomes, total
+
+    def _calibrated(self, shared: Weights, total: Summary, ready: list[Job]) -> Summary:
+        """Return the total with the sum of what all validation parts make of it."""
+        jobs = [replace(job, task="calibrate") for job in ready]
+        count, sums = _Count(len(jobs), self), Calibration.total(())
+        for job, calibration in usable(
+            self.session, Broadcast(shared, total), jobs, (Calibration,), self.door.calibration, self.faults, count.done
+        ):
+            sums += calibration
+            count.done(job)
+        return total.calibrated(sums)
 
 
 class _Count:

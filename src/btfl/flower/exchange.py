@@ -1,8 +1,8 @@
 """The BTFL part alone, for a Flower app that has its own model, training and strategy.
 
-On the client, ``add_btfl`` answers two queries after training: one for the sums that make the global likelihood, one
-that leaves the client with its bundle. On the server, ``exchange`` sends them; or put ``WithBtfl`` before a strategy's
-class, and its ``start`` ends with it. See ``examples/flower_existing_app``.
+On the client, ``add_btfl`` answers three queries after training: one for the sums over its data, one for what its
+validation part makes of everyone's, one that leaves the client with its bundle. On the server, ``exchange`` sends them;
+or put ``WithBtfl`` before a strategy's class, and its ``start`` ends with it. See ``examples/flower_existing_app``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from btfl.checks import as_features, printable
 from btfl.core.bundle import ClientBundle
+from btfl.core.calibration import Calibration
 from btfl.core.heads import HeadLike, LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.core.summary import Protection, Summary
@@ -51,6 +52,8 @@ class LocalView:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     distorted_features: ArrayLike | None = None
     """Of one distorted copy of each sample, in the same order; Coherent's evidence is better with them."""
+    validation: tuple[ArrayLike, ArrayLike] | None = None
+    """Features and labels of samples that were not trained on: Coherent's settings are chosen by everyone's."""
     protection: Protection | None = None
     """What is done to the features before, and to the sums after they are added up: clipping, noise. With it, the
     server must be told not to expect exact sums: ``exchange(..., exact=False)``."""
@@ -66,6 +69,14 @@ def add_btfl(app: ClientApp, view: View, folder: Callable[[Context], Path]) -> N
     def describe(message: Message, context: Context) -> Message:
         return _reply(message, lambda: _describe(view(message.content.array_records["arrays"], context)))
 
+    def calibrate(message: Message, context: Context) -> Message:
+        records = message.content.array_records
+
+        def work() -> Calibration:
+            return _calibrate(view(records["arrays"], context), Summary.from_arrays(from_record(records["everyone"])))
+
+        return _reply(message, work)
+
     def conclude(message: Message, context: Context) -> Message:
         records = message.content.array_records
 
@@ -77,6 +88,7 @@ def add_btfl(app: ClientApp, view: View, folder: Callable[[Context], Path]) -> N
         return _reply(message, work)
 
     app.query("btfl_describe")(describe)
+    app.query("btfl_calibrate")(calibrate)
     app.query("btfl_conclude")(conclude)
 
 
@@ -135,6 +147,8 @@ def exchange(
 
     everyone = Summary.total(summaries())
     faults.check_cohort(len(described))
+    if exact:
+        everyone = _calibrated(grid, arrays, everyone, described, faults)
     answer_to_all = RecordDict({"arrays": arrays, "everyone": to_record(everyone.to_arrays())})
     kept = []
     for node, reply in ask(
@@ -147,6 +161,22 @@ def exchange(
             _fail(failed, node, error)
     _enough(len(kept), len(nodes), faults, failed)
     return Exchanged(everyone, tuple(kept), failed)
+
+
+def _calibrated(grid: Grid, arrays: ArrayRecord, everyone: Summary, nodes: list[int], faults: FaultSettings) -> Summary:
+    """Return the total with what the validation parts make of it; nodes that have none are left out of that sum."""
+    question = RecordDict({"arrays": arrays, "everyone": to_record(everyone.to_arrays())})
+    fits = Calibration.total(())
+    for node, reply in ask(grid, "query.btfl_calibrate", dict.fromkeys(nodes, question), faults.time_limit, _go_on):
+        try:
+            answer = _answer("calibrate", reply)
+            assert isinstance(answer, Calibration)
+            answer.check(faults.most_samples)
+        except InputError as error:
+            log.info("node %d has no part in the calibration: %s", node, printable(error))
+            continue
+        fits += answer
+    return everyone.calibrated(fits) if fits.samples else everyone
 
 
 class WithBtfl(Strategy):  # type: ignore[misc,unused-ignore]  # Any where flwr is not installed
@@ -182,6 +212,14 @@ def _summary(view: LocalView, protection: Protection | None = None) -> Summary:
     return Summary.of(_single(view.features), view.labels, classes, distorted=copies, protection=protection)
 
 
+def _calibrate(view: LocalView, everyone: Summary) -> Calibration:
+    if view.validation is None:
+        raise InputError("it has no validation part")
+    features, labels = view.validation
+    heads = view.global_head, view.personal_head
+    return Calibration.of(*heads, _summary(view), everyone, _single(features), labels)
+
+
 def _single(features: ArrayLike | None) -> Any:
     """Return features in single precision, which is what a bundle keeps of them."""
     return None if features is None else as_features(features).astype(np.float32)
@@ -190,11 +228,19 @@ def _single(features: ArrayLike | None) -> Any:
 def _bundle(view: LocalView, everyone: Summary) -> ClientBundle:
     heads = view.global_head, view.personal_head
     features, metadata = _single(view.features), view.metadata
-    return ClientBundle.of(*heads, _summary(view), everyone, features=features, labels=view.labels, metadata=metadata)
+    return ClientBundle.of(
+        *heads,
+        _summary(view),
+        everyone,
+        features=features,
+        labels=view.labels,
+        validation=None if view.validation is None else (_single(view.validation[0]), view.validation[1]),
+        metadata=metadata,
+    )
 
 
-def _reply(message: Message, work: Callable[[], Description | Kept]) -> Message:
-    result: Description | Kept | Failure
+def _reply(message: Message, work: Callable[[], Description | Calibration | Kept]) -> Message:
+    result: Description | Calibration | Kept | Failure
     try:
         result = work()
     except BtflError as error:

@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.core.bundle import ClientBundle
+from btfl.core.calibration import Calibration
 from btfl.core.heads import HeadLike
 from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.data.samples import Values
+from btfl.errors import InputError
 from btfl.models import Network
 from btfl.models.forward import extract
 from btfl.pixels import augmix
@@ -40,6 +42,16 @@ class NetworkRecipe(Recipe):
         network = workbench(self)
         exact = self.protection is None
         summary.check(self.classes, network.feature_size, exact=exact, nonnegative=network.nonnegative)
+
+    def look(
+        self, network: Network, global_head: HeadLike, personal_head: HeadLike, data: ClientData, everyone: Summary
+    ) -> Calibration:
+        """Return what the client's validation part makes of everyone's summary."""
+        if self.protection is not None:
+            raise InputError("sums over validation parts have no protection yet, so they are not uploaded")
+        own = Summary.of(extract(network, data.train.values), data.train.labels, self.classes)
+        features = extract(network, data.validation.values)
+        return Calibration.of(global_head, personal_head, own, everyone, features, data.validation.labels)
 
     def make_bundle(
         self, network: Network, global_head: HeadLike, personal_head: HeadLike, data: ClientData, everyone: Summary
