@@ -44,7 +44,8 @@ def results(out: Path) -> Any:
 
 def test_a_run_of_a_sweep_is_the_run_alone(results: Any, out: Path, tmp_path: Path) -> None:
     alone = run_bench(
-        make_experiment({**SMALL, "seed": 1, "training": {"rounds": 1}, "methods": ["fedavg", "btfl"]}), tmp_path / "run"
+        make_experiment({**SMALL, "seed": 1, "training": {"rounds": 1}, "methods": ["fedavg", "btfl"]}),
+        tmp_path / "run",
     )
     assert_frame_equal(alone.rows, pd.read_parquet(out / "seed-1" / "results.parquet"), check_dtype=False)
     digests = [TrainedFederation.load(place / FEDAVG).digest() for place in (out / "seed-1", tmp_path / "run")]

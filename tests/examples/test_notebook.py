@@ -18,7 +18,9 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Return its cells of code, executed in an empty folder."""
     folder = tmp_path_factory.mktemp("notebook")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
     assert (folder / "runs" / "demo-sweep" / "report.html").exists()
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 

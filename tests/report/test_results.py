@@ -30,7 +30,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("sweep")
     methods = ("fedavg", "personal", "btfl", LONG, "oracle")
     return [
-        make_run(folder / f"alpha-{alpha:g}-seed-{seed}", seed=seed, alpha=alpha, methods=methods, clients=12, length=16)
+        make_run(
+            folder / f"alpha-{alpha:g}-seed-{seed}", seed=seed, alpha=alpha, methods=methods, clients=12, length=16
+        )
         for alpha in (0.1, 1.0)
         for seed in (0, 1)
     ]

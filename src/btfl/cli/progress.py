@@ -13,6 +13,7 @@ _WINDOW = 1800.0  # seconds that the time left is estimated from; a client may t
 _WORDS = {
     "train": "{recipe}",
     "describe": "{recipe} describing:",
+    "calibrate": "{recipe} calibrating:",
     "conclude": "{recipe} concluding:",
     "evaluate": "evaluating",
     "embed": "{recipe}",
