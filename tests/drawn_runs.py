@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from btfl.bench.record import constants, describe_run
+from btfl.benchmark.record import constants, describe_run
 from btfl.data.catalogue import load_source
 from btfl.data.manifest import SWITCHING
 from btfl.data.partition import make_partition

@@ -13,7 +13,7 @@ from btfl.methods.atp import Atp, adapt
 from btfl.methods.tent import mean_entropy
 from btfl.models import to_arrays
 from btfl.models.forward import logits
-from btfl.pixels.images import to_tensor
+from btfl.models.inputs import to_tensor
 from btfl.runs.client import DeployedClient
 from making import make_client, make_images
 

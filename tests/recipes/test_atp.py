@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from btfl.bench.run import train_recipe
+from btfl.benchmark.run import train_recipe
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.experiments.experiment import make_experiment
 from btfl.methods.tent import mean_entropy
-from btfl.pixels.images import to_tensor
+from btfl.models.inputs import to_tensor
 from btfl.recipes.atp import RATES, Atp
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
@@ -39,11 +39,11 @@ def test_one_change_of_the_rates_by_hand() -> None:
     """From rates of zero, on a single batch: a_i = 0.1 <gradient of the loss, gradient of the entropy> / sqrt(n_i)."""
     recipe, own = Atp(SETTINGS, SHAPE, 10), digits().of(0, 3)
     rows = slice(0, 20)
-    some = type(own.validation)(own.validation.images[rows], own.validation.labels[rows])
+    some = type(own.validation)(own.validation.values[rows], own.validation.labels[rows])
     data = type(own)(own.client, own.train, some)
     network = recipe.received(recipe.initial())
     parameters = list(network.parameters())
-    images, labels = to_tensor(own.validation.images[rows]), torch.from_numpy(own.validation.labels[rows])
+    images, labels = to_tensor(own.validation.values[rows]), torch.from_numpy(own.validation.labels[rows])
     entropy = torch.autograd.grad(mean_entropy(network(images)), parameters)
     loss = torch.autograd.grad(nn.functional.cross_entropy(network(images), labels), parameters)
     wanted = [0.1 * float((a * b).sum()) / a.numel() ** 0.5 for a, b in zip(loss, entropy, strict=True)]

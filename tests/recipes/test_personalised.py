@@ -13,7 +13,7 @@ from btfl.engines.local import LocalEngine
 from btfl.methods.registry import find_method
 from btfl.models import to_arrays
 from btfl.models.forward import extract, logits
-from btfl.pixels.images import to_tensor
+from btfl.models.inputs import to_tensor
 from btfl.recipes.ditto import MODEL, Ditto
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.fedbabu import FedBabu
@@ -62,7 +62,7 @@ class TestLocal:
         for key, array in alone.items():
             np.testing.assert_array_equal(kept[key], array)
         own = digits().of(2, 2)
-        features = extract(trained.client(2).extractor(), own.validation.images).astype(np.float64)
+        features = extract(trained.client(2).extractor(), own.validation.values).astype(np.float64)
         answers = find_method("local").build(trained.client(2)).predict(features).argmax(1)
         assert (answers == own.validation.labels).mean() > 0.8
         bundle = trained.client(2).bundle
@@ -102,7 +102,7 @@ class TestDitto:
         network = recipe.received(v)
         network.zero_grad()
         value = torch.nn.functional.cross_entropy(
-            network(to_tensor(own.train.images)), torch.from_numpy(own.train.labels)
+            network(to_tensor(own.train.values)), torch.from_numpy(own.train.labels)
         )
         value.backward()  # type: ignore[no-untyped-call]
         for key, parameter in network.named_parameters():
@@ -113,8 +113,8 @@ class TestDitto:
     def test_the_method_answers_with_the_personal_model(self) -> None:
         trained = train_federation(Ditto(SETTINGS, SHAPE, 10), digits(), LocalEngine())
         client, own = trained.client(1), digits().of(1, 2)
-        answers = find_method("ditto").build(client).predict(own.validation.images)
-        wanted = logits(client.network("personal"), own.validation.images)
+        answers = find_method("ditto").build(client).predict(own.validation.values)
+        wanted = logits(client.network("personal"), own.validation.values)
         np.testing.assert_array_equal(answers.argmax(1), wanted.argmax(1))
         assert distance(client.networks["personal"], trained.shared) > 0.1
 
@@ -142,7 +142,7 @@ class TestFedDbe:
         recipe, data = FedDbe(SETTINGS, SHAPE, 10), digits()
         shared = recipe.initial()
         update = recipe.train(1, shared, {}, data.of(0, 1))
-        features = extract(recipe.received(update.upload), data.of(0, 1).train.images)
+        features = extract(recipe.received(update.upload), data.of(0, 1).train.values)
         np.testing.assert_allclose(update.upload[MEAN], features.mean(axis=0), rtol=1e-4, atol=1e-5)
         later = recipe.train(2, update.upload, update.private, data.of(1, 2))
         np.testing.assert_array_equal(later.upload[MEAN], update.upload[MEAN])
@@ -157,7 +157,7 @@ class TestFedDbe:
             shared = {**recipe.initial()}
             shared[MEAN] = np.full_like(shared[MEAN], 0.7)
             update = recipe.train(2, shared, {}, own)
-            mean = extract(recipe.received(update.upload), own.train.images).mean(axis=0)
+            mean = extract(recipe.received(update.upload), own.train.values).mean(axis=0)
             far.append(np.abs(mean - 0.7).mean())
         assert far[1] < 0.7 * far[0]
 

@@ -37,7 +37,7 @@ def test_a_round_uploads_a_mean_between_everyones_and_the_own() -> None:
     assert 0 <= b <= 1
     absent = np.setdiff1d(np.arange(10), own.train.labels)
     np.testing.assert_allclose(update.upload[ALL[0]][absent], shared[ALL[0]][absent], rtol=1e-6)
-    features = extract(recipe.received(update.upload), own.train.images)
+    features = extract(recipe.received(update.upload), own.train.values)
     label = int(np.bincount(own.train.labels).argmax())
     wanted = b * features[own.train.labels == label].mean(axis=0) + (1 - b) * shared[ALL[0]][label]
     np.testing.assert_allclose(update.upload[ALL[0]][label], wanted, atol=1e-4)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from btfl.bench.run import run_bench
+from btfl.benchmark.run import run_bench
 from btfl.errors import StorageError
 from btfl.experiments.experiment import make_experiment
 from btfl.report.cost import cost_tables

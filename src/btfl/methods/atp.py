@@ -92,7 +92,7 @@ class Atp(Method):
         import torch
 
         from btfl.models.forward import logits
-        from btfl.pixels.images import to_tensor
+        from btfl.models.inputs import to_tensor
 
         images = np.ascontiguousarray(batch)
         adapt(self.network, to_tensor(images), self.rates.tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,8 @@ GROUPS: Mapping[Group, str] = {
     "ceiling": "Told the answers: ceilings, not methods",
 }
 """What methods need, by which they are listed; a method's own class says it (``recipe``, ``gradients``)."""
+ALL = "all"
+"""In a list of methods: every one that takes no gradient steps at test time (``every_method``)."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,17 @@ def _declared() -> Iterator[Variant]:
 
 
 METHODS: Mapping[str, Variant] = {variant.name: variant for variant in _declared()}
+
+
+def every_method(recipes: Collection[str] | None = None) -> list[str]:
+    """Name the methods that take no gradient steps at test time: those that do take minutes where others take seconds.
+
+    Parameters
+    ----------
+    recipes : only those trained with one of these; None: all
+    """
+    quick = [variant for variant in METHODS.values() if not variant.method.gradients]
+    return [variant.name for variant in quick if recipes is None or variant.trained_with in recipes]
 
 
 def find_method(text: str) -> Variant:

@@ -50,7 +50,7 @@ class Local(NetworkRecipe):
     def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Make a bundle in which the client is all there is: both heads are its own, and so are everyone's sums."""
         network = self.own_network(private)
-        own = Summary.of(extract(network, data.train.images), data.train.labels, self.classes)
+        own = Summary.of(extract(network, data.train.values), data.train.labels, self.classes)
         bundle = self.make_bundle(network, network.head, network.head, data, own)
         return ClientOutcome(bundle, {"personal": to_arrays(network)})
 

@@ -71,7 +71,7 @@ class PFedFda(NetworkRecipe):
             data.client,
             only=network.extractor,
         )
-        features, labels = extract(network, data.train.images).astype(np.float64), data.train.labels
+        features, labels = extract(network, data.train.values).astype(np.float64), data.train.labels
         beta = choose_weights(features, labels, everyone, self.formulas)
         mixed = between(own_gaussians(features, labels, everyone, self.formulas), everyone, beta)
         upload = {
@@ -99,7 +99,7 @@ class PFedFda(NetworkRecipe):
         uses: a Gaussian head has a bias, and not every model has a place for one.
         """
         network, gaussians = self.received(shared), _everyones(shared)
-        features, labels = extract(network, data.train.images).astype(np.float64), data.train.labels
+        features, labels = extract(network, data.train.values).astype(np.float64), data.train.labels
         personal, _ = client_head(features, labels, gaussians, self.formulas)
         counts = everyone.class_sums().counts
         common = discriminant(gaussians, (counts + 1.0) / (counts + 1.0).sum())

@@ -26,9 +26,9 @@ RECIPES: Mapping[str, str] = {
 """Name -> ``module:Class``, imported when asked for."""
 
 
-def make_recipe(name: str, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> Recipe:
-    """Make a recipe for images and classes of this kind."""
-    return recipe_class(name)(settings, image_shape, classes)
+def make_recipe(name: str, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> Recipe:
+    """Make a recipe for samples of this shape, and so many classes."""
+    return recipe_class(name)(settings, sample_shape, classes)
 
 
 def recipe_class(name: str) -> type[Recipe]:

@@ -18,7 +18,10 @@ class TrainingSettings(Settings):
 
     title: ClassVar[str] = "training"
 
-    model: str = knob("cnn", "Model: cnn, resnet20, cct4, mlp, or your own `module:Factory`.")
+    model: str = knob(
+        "cnn",
+        "Model: cnn, resnet20, cct4 (images), cnn1d (signals), linear (vectors), mlp, or your own `module:Factory`.",
+    )
     model_options: Mapping[str, Any] = knob({}, "Options of the model, for example width.")
     rounds: int = knob(130, "Rounds of training.", least=0)
     local_epochs: int = knob(5, "Epochs on the client's own data before it uploads.", least=1)
@@ -80,5 +83,7 @@ _PAPER: Mapping[str, Mapping[str, Any]] = {
     "resnet20": {"momentum": 0.9},
     "cct4": {"optimiser": "adam", "learning_rate": 0.001, "weight_decay": 0.0},
     "mlp": {"learning_rate": 0.05, "momentum": 0.9, "rounds": 20, "augment": False},  # ours, for the 8x8 digits
+    "cnn1d": {"learning_rate": 0.02, "momentum": 0.9, "rounds": 20, "augment": False},  # ours, for 128 steps of HAPT
+    "linear": {"learning_rate": 0.05, "momentum": 0.9, "rounds": 50, "local_epochs": 1, "augment": False},  # ours
 }
 """The paper's settings of a model, where they are not those of the cnn."""

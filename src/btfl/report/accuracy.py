@@ -13,16 +13,22 @@ from btfl.data.streams import STREAMS
 from btfl.errors import InputError
 from btfl.randomness import generator
 
-COLUMNS = (*STREAMS, "average")
+AVERAGE = "average"
 DRAWS, LEVEL = 4000, 0.95
 
 
 def by_client(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return accuracy in % indexed by (method, seed, client): the five streams, and their average."""
+    """Return accuracy in % indexed by (method, seed, client): the streams that are there, and their average."""
     table = rows.pivot_table(index=["method", "seed", "client"], columns="stream", values="accuracy") * 100
-    table = table.reindex(columns=list(STREAMS))
-    table["average"] = table.mean(axis=1, skipna=False)
+    table = table[streams_in(rows)]
+    table[AVERAGE] = table.mean(axis=1, skipna=False)
     return table
+
+
+def streams_in(rows: pd.DataFrame) -> list[str]:
+    """Return which of the five streams rows are about; B and D do not exist for all data."""
+    found = set(rows["stream"])
+    return [stream for stream in STREAMS if stream in found]
 
 
 def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
@@ -67,12 +73,12 @@ def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
     if method not in known or other not in known:
         raise InputError(f"'{method}' and '{other}' are not both among the results")
     wide = table.unstack("method")
-    paired = pd.DataFrame({column: wide[column, method] - wide[column, other] for column in COLUMNS})
-    paired = paired.dropna(subset=["average"])
+    paired = pd.DataFrame({column: wide[column, method] - wide[column, other] for column in table.columns})
+    paired = paired.dropna(subset=[AVERAGE])
     if not len(paired):
         raise InputError(f"'{method}' and '{other}' share no seed: they cannot be compared pair by pair")
     seeds = [part.to_numpy(np.float64) for _, part in paired.groupby(level="seed")]
-    return {column: paired_bootstrap([part[:, i] for part in seeds]) for i, column in enumerate(COLUMNS)}
+    return {column: paired_bootstrap([part[:, i] for part in seeds]) for i, column in enumerate(table.columns)}
 
 
 def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:

@@ -29,7 +29,7 @@ class _Experiment(_Part):
     split: str
     alpha: FiniteFloat
     shards: Count
-    clients: Count
+    clients: Count | None
     severity: Count
     corruptions: list[str]
     samples: Count | None = None
@@ -84,7 +84,7 @@ class _TrainedSettings(_Part):
 class _Spec(_Part):
     recipe: str
     settings: _TrainedSettings
-    image_shape: Annotated[list[Count], Field(min_length=3, max_length=3)]
+    image_shape: Annotated[list[Count], Field(min_length=1, max_length=3)]
     classes: Count
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from pydantic import ValidationError
 
-from btfl.bench.record import constants
+from btfl.benchmark.record import constants
 from btfl.errors import InputError, StorageError, listed
 from btfl.experiments.experiment import Experiment
 from btfl.runs.layout import RunFiles

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import btfl.bench.evaluate as evaluation_module
-from btfl.bench.evaluate import evaluate_client
-from btfl.bench.run import BenchRun, run_bench
+import btfl.benchmark.evaluate as evaluation_module
+from btfl.benchmark.evaluate import evaluate_client
+from btfl.benchmark.run import BenchRun, run_bench
 from btfl.data.catalogue import load_source
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, Manifest, Stream, render
@@ -31,9 +31,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> BenchRun:
     rows, shifted = np.arange(0, 1797, 18), np.arange(0, 1020, 10)
     np.savez(
         folder / "few.npz",
-        x=digits.pool.images[rows],
+        x=digits.pool.values[rows],
         y=digits.pool.labels[rows],
-        x_shift=digits.shifted.images[shifted],
+        x_shift=digits.shifted.values[shifted],
         y_shift=digits.shifted.labels[shifted],
     )
     experiment = make_experiment(
@@ -80,7 +80,7 @@ def test_a_client_keeps_features_of_its_own_images_only(run: BenchRun) -> None:
         statistics = client.bundle.statistics
         kept = {name: value for name, value in statistics.items() if name.endswith(("_features", "_labels"))}
         assert kept.keys() == {"train_features", "train_labels", "validation_features", "validation_labels"}
-        seen = extract(client.extractor(), pool.images)
+        seen = extract(client.extractor(), pool.values)
         sizes = {part: len(statistics[f"{part}_labels"]) for part in ("train", "validation")}
         assert sum(sizes.values()) < len(pool) / 2, recipe
         for part, size in sizes.items():
