@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from btfl.backbones.load import Backbone
 from btfl.backbones.store import FeatureStore
 from btfl.data.fetching.cache import Progress, cache_root, silent
-from btfl.data.samples import Samples, Values
+from btfl.data.samples import Samples, Scaling, Values
 from btfl.pixels import augmix
 from btfl.randomness import generator
 from btfl.signals import distort
@@ -45,6 +45,8 @@ class Embedder:
         self.backbone = backbone
         slug = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in backbone.name)
         self.folder = (root or cache_root() / "features") / f"{slug}-{backbone.identity[:16]}"
+        self.scaling: Scaling | None = None
+        """What ``scaled_features`` are measured in; None: they are as the backbone gives them."""
         self._store = FeatureStore(self.folder, backbone.dimensions)
 
     def __repr__(self) -> str:
@@ -60,6 +62,11 @@ class Embedder:
         progress : called as ``progress(what, done, total)`` with the samples of this call that had to be computed
         """
         return self._rows(values, _keys(values), partial(_plain, self.backbone), spread, progress)
+
+    def scaled_features(self, values: Values) -> Rows:
+        """Return the features of samples in the units that heads were trained in."""
+        rows = self.features(values)
+        return rows if self.scaling is None else self.scaling(rows)
 
     def copies(self, values: Values, strength: float, *, spread: Spread = here, progress: Progress = silent) -> Rows:
         """Return the features (n, d) of one distorted copy of each sample; the copy is a function of the sample alone.

@@ -7,12 +7,13 @@ label, nor whether a sample is external; only the oracle, which is no method, ge
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from btfl.backbones.embed import Embedder
 from btfl.data.manifest import SWITCHING
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
@@ -38,6 +39,8 @@ class Evaluation:
     methods : what is run on every stream
     test_batch : samples at a time, of methods that say nothing else
     switching : also run the switching stream, for methods whose trace has the weight ``e``
+    embedder : where heads are trained on the features of a frozen backbone: streams are rendered as samples, and every
+        method sees their features
     """
 
     source: Source
@@ -46,6 +49,19 @@ class Evaluation:
     methods: tuple[Variant, ...]
     test_batch: int = 32
     switching: bool = False
+    embedder: Embedder | None = None
+
+    def streams(self, client: int) -> Mapping[str, Stream]:
+        """Return one client's streams as its methods see them."""
+        streams = render(self.source, self.manifest, client)
+        if self.embedder is None:
+            return streams
+        names = list(streams)
+        ends = np.cumsum([len(streams[name]) for name in names])[:-1]
+        rows = self.embedder.scaled_features(np.concatenate([streams[name].values for name in names]))
+        return {
+            name: replace(streams[name], values=part) for name, part in zip(names, np.split(rows, ends), strict=True)
+        }
 
 
 def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
@@ -56,7 +72,7 @@ def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predicti
 
 def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
     """Run every method on the five streams of one client, and on the switching one if asked."""
-    streams = render(evaluation.source, evaluation.manifest, number)
+    streams = evaluation.streams(number)
     clients: dict[str, DeployedClient] = {}
     features: dict[str, dict[str, NDArray[np.float64]]] = {}
     values = {name: stream.values for name, stream in streams.items()}

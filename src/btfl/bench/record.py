@@ -15,7 +15,13 @@ from btfl.experiments.experiment import Experiment
 from btfl.methods.registry import Variant
 from btfl.runs.saved import KIND, VERSION
 
-_LATER: Mapping[str, Any] = {"draw": 0, "fewest": PartitionSettings().fewest, "standardise": True}
+_LATER: Mapping[str, Any] = {
+    "draw": 0,
+    "fewest": PartitionSettings().fewest,
+    "standardise": True,
+    "backbone": None,
+    "backbone_size": None,
+}
 """Settings that came after the first runs were named, and what those runs had."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +10,21 @@ from typing import Any
 
 import pandas as pd
 
+from btfl.backbones.embed import Embedder, Rows
 from btfl.bench.earlier import add_record, add_rows, add_samples, find_earlier, joined
 from btfl.bench.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
 from btfl.bench.record import constants, describe_run
 from btfl.data.federated import FederatedData
+from btfl.data.samples import Values
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.federation import is_finished, run_spec
 from btfl.engines.log import TensorBoardReport, need_tensorboard
+from btfl.engines.pool import WorkerPool
 from btfl.experiments.experiment import Experiment
-from btfl.experiments.load import load_data
+from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
 from btfl.runs.layout import RunFiles
@@ -89,10 +92,12 @@ def run_bench(
     data = load_data(experiment)
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
-    methods, for_others = for_samples([find_method(name) for name in experiment.methods], source.kind)
+    seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
+    data, embedder = embed(experiment, data, workers, watch)
     federations: dict[str, TrainedFederation] = {}
     for name in needed_recipes(methods):
         federations[name] = train_recipe(
@@ -112,7 +117,9 @@ def run_bench(
     notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
-    evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
+    evaluation = Evaluation(
+        source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
+    )
     if earlier is None:
         with SampleTable(files.samples) as table:
             rows = _evaluated(evaluation, workers, record, watch, table.add)
@@ -124,6 +131,25 @@ def run_bench(
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
+
+
+def embed(
+    experiment: Experiment, data: FederatedData, workers: int, watch: Watch
+) -> tuple[FederatedData, Embedder | None]:
+    """Return data with the features of the experiment's backbone, if it has one, computed in so many processes.
+
+    Returned with it is what turns further samples into features. ``watch`` is called as features are computed, with
+    the name of the backbone.
+    """
+
+    def spread(function: Callable[[Values], Rows], items: Sequence[Values]) -> Iterator[Rows]:
+        with WorkerPool[Values, Rows](workers, function) as pool:
+            yield from pool.map(items)
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        watch(what, Event("embed", 0, 0, done, total or done, {}))
+
+    return embedded(experiment, data, spread, progress)
 
 
 def _evaluated(
@@ -160,8 +186,8 @@ def train_recipe(
     Where its rounds are those of another recipe, that one is trained if necessary, and only the end is the recipe's
     own. The parameters are those of ``run_bench``.
     """
-    source, place = data.source, RunFiles(folder).training(name).folder
-    recipe = make_recipe(name, experiment.training_settings(), source.sample_shape, len(source.classes))
+    place = RunFiles(folder).training(name).folder
+    recipe = make_recipe(name, experiment.training_settings(), data.sample_shape, len(data.source.classes))
     spec = run_spec(recipe, data)
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)

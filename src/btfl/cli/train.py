@@ -45,7 +45,7 @@ def train(
     """
     from rich.console import Console
 
-    from btfl.bench.run import train_recipe
+    from btfl.bench.run import embed, train_recipe
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.data import get_if_missing
     from btfl.cli.progress import Watcher
@@ -66,6 +66,8 @@ def train(
     if experiment.root is None:
         get_if_missing(experiment.dataset)
     data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
+    with Watcher(console) as watcher:
+        data, _ = embed(experiment, data, workers, watcher)
     for name in recipes:
         try:
             with Watcher(console) as watcher:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from btfl.data.partition import Indices, Partition
 from btfl.data.source import Samples, Source
@@ -30,6 +32,15 @@ class FederatedData:
 
     source: Source
     partition: Partition
+    embedded: Samples | None = None
+    """The pool as features of a frozen backbone, in the same order; where there are any, clients train on these."""
+    backbone: Mapping[str, Any] | None = None
+    """Which backbone that is, as plain JSON."""
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Of what clients train on: the source's samples, or their features."""
+        return self.source.sample_shape if self.embedded is None else self.embedded.shape
 
     def __len__(self) -> int:
         return len(self.partition)
@@ -44,5 +55,7 @@ class FederatedData:
         return len(self.partition.parts[client].train)
 
     def _select(self, rows: Indices) -> Samples:
+        if self.embedded is not None:
+            return self.embedded.take(rows)
         taken, scaling = self.source.pool.take(rows), self.source.scaling
         return taken if scaling is None else scaling.of(taken)

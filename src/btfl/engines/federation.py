@@ -213,6 +213,8 @@ def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:
         "partition": partition.settings.as_dict(),
         "partition_seed": partition.seed,
     }
+    if data.backbone is not None:
+        told["backbone"] = dict(data.backbone)
     if partition.names:
         told["owners"] = source.owners_fingerprint
     if source.scaling is not None:

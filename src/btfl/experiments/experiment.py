@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from btfl.backbones.names import check_backbone
 from btfl.data.catalogue import SOURCES
 from btfl.data.partition import Kind, PartitionSettings, Split
 from btfl.data.streams import StreamSettings
@@ -59,6 +60,16 @@ class Experiment(BaseModel):
     draw: int = Field(0, ge=0, description="Which draw of the streams, for the same clients and weights.")
     longest_stream: int | None = setting(StreamSettings, "longest")
 
+    backbone: str | None = Field(
+        None,
+        description="Frozen backbone whose features heads are trained on: efficientnet-lite0 to 2, timm:NAME, or your "
+        "own `module:factory`.",
+    )
+    backbone_size: int | None = Field(
+        None,
+        ge=8,
+        description="Side to which images are resized before the backbone, in pixels; not at all if not given.",
+    )
     model: str = setting(TrainingSettings, "model")
     model_options: dict[str, Any] = setting(TrainingSettings, "model_options")
     training: dict[str, Any] = Field(
@@ -81,6 +92,14 @@ class Experiment(BaseModel):
         """Take all natural clients, unless a number is given."""
         if isinstance(values, dict) and values.get("partition") == "natural":
             return {"clients": None, **values}
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _head_on_a_backbone(cls, values: Any) -> Any:
+        """Train a linear head on a backbone, unless another model is named."""
+        if isinstance(values, dict) and values.get("backbone") is not None:
+            return {"model": "linear", **values}
         return values
 
     @classmethod
@@ -121,6 +140,10 @@ class Experiment(BaseModel):
             check_trusted(self.model, "model")
         elif self.model not in MODELS:
             raise UnknownNameError("model", self.model, MODELS)
+        if self.backbone is not None:
+            check_backbone(self.backbone)
+        elif self.backbone_size is not None:
+            raise InputError("backbone_size is for a backbone: name one with backbone, or leave the size out")
         self.partition_settings(), self.stream_settings(), self.training_settings()
         if not self.corruptions:
             raise InputError("corruptions: name at least one corruption")

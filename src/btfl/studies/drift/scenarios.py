@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from btfl.bench.evaluate import Evaluation, needed_recipes, run_stream
 from btfl.data.source import Labels
-from btfl.data.streams import STREAMS, Manifest, Stream, render
+from btfl.data.streams import STREAMS, Manifest, Stream
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import make_experiment
-from btfl.experiments.load import load_data
+from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import Variant, find_method
 from btfl.models.forward import extract
 from btfl.randomness import generator
@@ -177,7 +177,8 @@ def open_run(folder: str | Path, methods: Sequence[str] = FEATURE_METHODS, root:
                 "`btfl bench` with a method that needs it"
             )
         federations[recipe] = TrainedFederation.load(place.folder)
-    return Evaluation(load_data(experiment, root).source, Manifest.load(folder), federations, chosen)
+    data, embedder = embedded(experiment, load_data(experiment, root))
+    return Evaluation(data.source, Manifest.load(folder), federations, chosen, embedder=embedder)
 
 
 def _feature_method(name: str) -> Variant:
@@ -206,7 +207,7 @@ class Base:
 
 def make_base(evaluation: Evaluation, number: int) -> Base:
     """Render a client's base streams and compute their features, once."""
-    streams = render(evaluation.source, evaluation.manifest, number)
+    streams = evaluation.streams(number)
     there = [name for name in BASE if name in streams]  # vectors may have no shifted streams
     clients = {recipe: federation.client(number) for recipe, federation in evaluation.federations.items()}
     features = {
