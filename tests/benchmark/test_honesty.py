@@ -115,5 +115,5 @@ def test_what_does_not_fit_is_left_out_with_a_reason(run: BenchRun) -> None:
 
 def test_a_method_whose_recipe_was_not_trained_says_so(run: BenchRun) -> None:
     without = replace(run.evaluation, federations={"fedavg": run.evaluation.federations["fedavg"]})
-    with pytest.raises(InputError, match="needs a federation trained with the recipe 'fedrep'; trained here: fedavg"):
+    with pytest.raises(InputError, match=r"needs a federation trained with the recipe '.+'; trained here: fedavg"):
         evaluate_client(without, 0)

@@ -6,6 +6,7 @@ label, nor whether a sample is external; only the oracle, which is no method, ge
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -128,19 +129,21 @@ def run_stream(
     batch : samples at a time
     """
     adapter.reset()
-    probabilities, traces = [], []
+    probabilities, traces, seconds = [], [], 0.0
     for start in range(0, len(stream), batch):
         rows = slice(start, start + batch)
         if isinstance(adapter, Oracle):
             adapter.tell(stream.labels[rows])
-        probabilities.append(_checked(adapter.predict(seen[rows]), len(seen[rows]), method))
+        started = time.perf_counter()
+        answers = adapter.predict(seen[rows])
+        seconds += time.perf_counter() - started
+        probabilities.append(_checked(answers, len(seen[rows]), method))
         traces.append(adapter.trace)
     if any(part.keys() != traces[0].keys() for part in traces):
         raise InputError(f"method '{method.name}' must have the same trace columns for every batch of a stream")
     trace = {key: np.concatenate([part[key] for part in traces]) for key in traces[0]}
-    return Predictions(
-        method, client, stream.name, np.concatenate(probabilities), stream.labels, stream.external, trace
-    )
+    together = np.concatenate(probabilities)
+    return Predictions(method, client, stream.name, together, stream.labels, stream.external, trace, seconds)
 
 
 def _checked(probabilities: NDArray[np.float64], count: int, method: Variant) -> NDArray[np.float64]:

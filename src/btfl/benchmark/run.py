@@ -21,12 +21,13 @@ from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.federation import is_finished, run_spec
-from btfl.engines.log import TensorBoardReport, need_tensorboard
+from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
 from btfl.engines.pool import WorkerPool
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
+from btfl.runs.costs import Times
 from btfl.runs.layout import RunFiles
 from btfl.runs.lock import locked
 from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
@@ -133,17 +134,19 @@ def _run_bench(
     notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
+    times = Times.of_run(files.folder) if earlier is not None else Times()
     evaluation = Evaluation(
         source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
     )
     if earlier is None:
         with SampleTable(files.samples) as table:
-            rows = _evaluated(evaluation, workers, record, watch, table.add)
+            rows = _evaluated(evaluation, workers, record, watch, table.add, times)
     else:
         samples: list[pd.DataFrame] = []
-        rows = add_rows(earlier, _evaluated(evaluation, workers, record, watch, samples.append), record)
+        rows = add_rows(earlier, _evaluated(evaluation, workers, record, watch, samples.append, times), record)
         write_table(add_samples(earlier, pd.concat(samples, ignore_index=True), record), files.samples)
         record = add_record(earlier, record)
+    times.write(files.folder)
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
@@ -174,13 +177,18 @@ def _evaluated(
     record: Mapping[str, Any],
     watch: Watch,
     add: Callable[[pd.DataFrame], None],
+    times: Times,
 ) -> pd.DataFrame:
-    """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here."""
+    """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here.
+
+    How long the methods took is added to ``times``.
+    """
     same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
     clients, rows = len(evaluation.manifest.clients), []
     for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
         rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
         add(sample_rows(of_client, of_samples))
+        times.add(of_client)
         watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
     return pd.DataFrame(rows)
 
@@ -212,7 +220,9 @@ def train_recipe(
         train_recipe(
             recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
         )
-        write_checkpoint(last_state(RunFiles(folder).training(recipe.rounds_of).folder), spec, place)
+        state = last_state(RunFiles(folder).training(recipe.rounds_of).folder)
+        write_checkpoint(state, spec, place)
+        RunLog(place, lambda event: None).write("taken", recipe=recipe.rounds_of, rounds=state.round)
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str, tuple[int, ...]]
 RESERVED = frozenset(
-    "event time recipe round rounds clients client seconds stage message complete digest".split()  # noqa: SIM905
+    "event time recipe round rounds clients client seconds stage message complete digest bytes_up bytes_down".split()  # noqa: SIM905
 )
 """Names of the log's own fields: no metric may have them."""
 MOST_METRICS, _LONGEST_NAME = 32, 64

@@ -88,7 +88,7 @@ def _train(
 ) -> TrainedFederation:
     """Train, describe and conclude, in a run's folder that is locked."""
     run_log, progress = None, None
-    spec, rounds = run_spec(recipe, data), recipe.settings.rounds
+    spec, rounds = run_spec(recipe, data), recipe.rounds
     if run is not None:
         tell = run_log = RunLog(run.folder, tell)
         progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
@@ -146,21 +146,22 @@ class _Stage:
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
         jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-        count, average = _Count(len(jobs), self), RunningSum()
+        count, average, uploaded = _Count(len(jobs), self), RunningSum(), 0
         changed: dict[int, Weights] = {}
         rows: list[Mapping[str, float]] = []
         broadcast = Broadcast(progress.shared)
         for job, update in usable(self.session, broadcast, jobs, (Update,), self.door.update, self.faults, count.done):
             average.add(update.upload, update.samples)
+            uploaded += size_of(update.upload)
             rows.append(update.metrics)
             if update.private:
                 changed[job.client] = update.private
             count.done(job)
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
-        seconds = time.monotonic() - started
-        rounds = self.recipe.settings.rounds
-        self.tell(Event("train", round_, rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
+        sent = size_of(progress.shared) * len(jobs)
+        costs = {"seconds": time.monotonic() - started, "bytes_up": uploaded, "bytes_down": sent}
+        self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {**metrics, **costs}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
         return TrainingState(round_, average.mean(), progress.private, history), changed
 
@@ -170,7 +171,7 @@ class _Stage:
         In between, recipes that ask for it have the clients look at their validation parts with the total. Who cannot
         is left out of that sum, and still gets a bundle.
         """
-        rounds, shared = self.recipe.settings.rounds, progress.shared
+        rounds, shared = self.recipe.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         count, ready = _Count(clients, self), list[Job]()
 
@@ -217,9 +218,14 @@ class _Count:
     def done(self, job: Job, warning: str = "") -> None:
         """Count one more, who failed if there is a warning."""
         self.through += 1
-        rounds = self.stage.recipe.settings.rounds
+        rounds = self.stage.recipe.rounds
         client = job.client if warning else None
         self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning, client))
+
+
+def size_of(arrays: Mapping[str, Any]) -> int:
+    """Return how many bytes arrays have, without names and framing."""
+    return sum(int(array.nbytes) for array in arrays.values())
 
 
 def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:

@@ -124,6 +124,8 @@ class Method(ABC):
     """Whether it takes gradient steps at test time, which is slow; ``--method all`` leaves such methods out."""
     exportable: ClassVar[bool] = False
     """Whether ``btfl export`` can write it as one ONNX graph."""
+    sees_labels: ClassVar[bool] = False
+    """Whether it is told the answers: a ceiling, and no method."""
     paper: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     """Where it comes from and what it does, for a method without a card."""

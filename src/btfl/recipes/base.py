@@ -52,6 +52,11 @@ class Recipe(ABC):
     def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
         self.settings, self.sample_shape, self.classes = settings, sample_shape, classes
 
+    @property
+    def rounds(self) -> int:
+        """How many rounds it takes: those of the settings, and any that the recipe adds after them."""
+        return self.settings.rounds
+
     @abstractmethod
     def initial(self) -> Weights:
         """Return the weights everyone starts from."""

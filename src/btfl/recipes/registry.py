@@ -13,6 +13,13 @@ RECIPES: Mapping[str, str] = {
     "fedavg": "btfl.recipes.fedavg:FedAvg",
     "balanced": "btfl.recipes.balanced:Balanced",
     "fedrep": "btfl.recipes.fedrep:FedRep",
+    "local": "btfl.recipes.local:Local",
+    "ditto": "btfl.recipes.ditto:Ditto",
+    "fedbabu": "btfl.recipes.fedbabu:FedBabu",
+    "feddbe": "btfl.recipes.feddbe:FedDbe",
+    "atp": "btfl.recipes.atp:Atp",
+    "pfedfda": "btfl.recipes.pfedfda:PFedFda",
+    "pfedfda-release": "btfl.recipes.pfedfda:PFedFdaRelease",
     "ttt": "btfl.recipes.ttt:TTT",
     "ttt-release": "btfl.recipes.ttt_release:TTTRelease",
 }

@@ -36,6 +36,13 @@ class TrainingSettings(Settings):
     feature_l1: float = knob(
         0.0, "Weight of ||z||_1 / batch in the global loss; the published program uses 0.001 for the cnn.", least=0
     )
+    ditto_lambda: float = knob(1.0, "Ditto: how strongly a personal model is held to the global one.", least=0)
+    dbe_kappa: float = knob(1.0, "FedDBE: weight of the distance between mean features, own and everyone's.", least=0)
+    dbe_momentum: float = knob(1.0, "FedDBE: share of a batch in the running mean feature.", above=0, most=1)
+    adaptation_rounds: int = knob(
+        20, "ATP: rounds after those of training, in which adaptation rates are learned.", least=0
+    )
+    babu_epochs: int = knob(5, "FedBABU: epochs of fine-tuning body and head when training ends.", least=0)
     participation: float = knob(1.0, "Share of the clients that take part in a round.", above=0, most=1)
     seed: int = knob(0, "Random seed.", least=0)
     precision: Precision = knob(
@@ -61,7 +68,15 @@ class TrainingSettings(Settings):
         return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
 
-_LATER: Mapping[str, Any] = {"precision": "fp32", "compile": False}
+_LATER: Mapping[str, Any] = {
+    "precision": "fp32",
+    "compile": False,
+    "ditto_lambda": 1.0,
+    "dbe_kappa": 1.0,
+    "dbe_momentum": 1.0,
+    "babu_epochs": 5,
+    "adaptation_rounds": 20,
+}
 """Settings that came after the first runs were written down, and what those runs had."""
 
 _PAPER: Mapping[str, Mapping[str, Any]] = {

@@ -1,7 +1,7 @@
 """Where everything of a run is: the one module that knows the names of its files and folders.
 
 RUN/                                        made by ``btfl bench``: ``RunFiles``
-  run.json, results.parquet, samples.parquet, speed.json; the streams as ``data.manifest`` saves them
+  run.json, results.parquet, samples.parquet, speed.json, times.json; the streams as ``data.manifest`` saves them
   .lock and lock.json while it is at work
   training/RECIPE/                          one training: ``TrainingFiles``
     training.json, log.jsonl, tensorboard/; .lock and lock.json while it is at work
@@ -34,6 +34,7 @@ class RunFiles:
         self.lock = folder / ".lock"  # there while `btfl bench` is at work in the folder (``runs.lock``)
         self.holder = folder / "lock.json"  # who that is
         self.costs = folder / "speed.json"  # what adapting cost, where it was measured
+        self.times = folder / "times.json"  # how long each method took in this run
 
     @property
     def all_trainings(self) -> Path:

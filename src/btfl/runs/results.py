@@ -45,6 +45,7 @@ class Predictions:
     labels : (n,), the true classes
     external : (n,), whether each sample comes from another client
     trace : columns of (n,) numbers that the method says of each sample, ``e`` for instance
+    seconds : how long the method took; no part of any result
     """
 
     method: Variant
@@ -54,6 +55,7 @@ class Predictions:
     labels: NDArray[np.int64]
     external: NDArray[np.bool_]
     trace: Columns
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for name, values in self.trace.items():

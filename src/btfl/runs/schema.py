@@ -108,6 +108,13 @@ class CostEntry(_Part):
     peak_megabytes: FiniteFloat | None = None
 
 
+class TimeEntry(_Part):
+    """One entry of ``times.json``."""
+
+    seconds: Annotated[FiniteFloat, Field(ge=0)]
+    samples: Count
+
+
 def check(schema: type[BaseModel], content: Any, path: Path) -> None:
     """Refuse content that is not as the schema says, naming the first entry that is wrong."""
     try:
