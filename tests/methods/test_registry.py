@@ -46,6 +46,7 @@ BY_01 = {
     "oracle-balanced": ("Oracle (balanced)", "balanced"),
 }
 SINCE = {
+    "coherent-1": ("Coherent 1 (ours)", "fedavg"),
     "adapt": ("ADAPT", "fedavg"),
     "adapt-personal": ("ADAPT (personal head)", "fedavg"),
     "fedcgs": ("FedCGS", "fedavg"),
