@@ -152,6 +152,8 @@ def main() -> None:
         def watch(recipe: str, event: Event) -> None:
             if stages.now != event.stage:
                 stages.enter(event.stage)
+            if "seconds" in event.metrics:
+                print(f"round {event.round}: {event.metrics['seconds']:.1f} s, {memory():.0f} MB", flush=True)
 
         stages.enter("all of that again")
         run = run_bench(experiment, Path(temporary) / "run", workers=arguments.workers, watch=watch)

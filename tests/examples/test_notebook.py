@@ -17,10 +17,9 @@ NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Return its cells of code, executed in an empty folder."""
     folder = tmp_path_factory.mktemp("notebook")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    ).execute()
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    place = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
     assert (folder / "runs" / "demo-sweep" / "report.html").exists()
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -47,6 +46,6 @@ def test_every_cell_shows_what_it_is_about(cells: list[Any]) -> None:
 def test_nothing_is_printed_to_stderr_and_no_output_is_stored(cells: list[Any]) -> None:
     said = [output for cell in cells for output in cell.outputs if output.output_type == "stream"]
     assert [output.text for output in said] == []
-    kept = nbformat.read(NOTEBOOK, as_version=4)
+    kept = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in kept.cells)
     assert NOTEBOOK.stat().st_size < 20_000

@@ -74,7 +74,7 @@ def test_a_reference_is_one_of_the_methods_and_a_column_one_there_is(tmp_path: P
     check_sweep(sweep, tmp_path, reference="BTFL")
     with pytest.raises(InputError, match=r"'coherent' is not among the methods that are compared \(fedavg, btfl\)"):
         check_sweep(sweep, tmp_path, reference="coherent")
-    with pytest.raises(UnknownNameError, match=r"unknown column .fair.\. Did you mean fairness"):
+    with pytest.raises(UnknownNameError, match=r"unknown column 'fair'\. Did you mean fairness"):
         check_sweep(sweep, tmp_path, columns=("fair",))
 
 

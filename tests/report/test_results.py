@@ -7,6 +7,7 @@ import io
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,10 +30,9 @@ SHORT = ("BTFL", "[prune_above=5,", "count=after]")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("sweep")
     methods = ("fedavg", "personal", "btfl", LONG, "oracle")
+    few: dict[str, Any] = {"methods": methods, "clients": 12, "length": 16}
     return [
-        make_run(
-            folder / f"alpha-{alpha:g}-seed-{seed}", seed=seed, alpha=alpha, methods=methods, clients=12, length=16
-        )
+        make_run(folder / f"alpha-{alpha:g}-seed-{seed}", seed=seed, alpha=alpha, **few)
         for alpha in (0.1, 1.0)
         for seed in (0, 1)
     ]

@@ -134,10 +134,10 @@ def _run_bench(
     notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
+    times = Times.of_run(files.folder) if earlier is not None else Times()
     evaluation = Evaluation(
         source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
     )
-    times = Times() if earlier is None else Times.of_run(files.folder)
     if earlier is None:
         with SampleTable(files.samples) as table:
             rows = _evaluated(evaluation, workers, record, watch, table.add, times)
@@ -181,7 +181,7 @@ def _evaluated(
 ) -> pd.DataFrame:
     """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here.
 
-    ``times`` is told how long each method took.
+    How long the methods took is added to ``times``.
     """
     same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
     clients, rows = len(evaluation.manifest.clients), []

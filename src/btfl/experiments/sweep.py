@@ -33,6 +33,11 @@ class Sweep:
     names: tuple[str, ...]
     axes: tuple[str, ...]
 
+    @classmethod
+    def of(cls, experiment: Experiment) -> Sweep:
+        """Return an experiment alone."""
+        return cls((experiment,), ("",), ())
+
     @property
     def alone(self) -> bool:
         """Whether it is one experiment, and no sweep."""

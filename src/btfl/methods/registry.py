@@ -17,6 +17,8 @@ from btfl.methods.card import Card
 from btfl.methods.generative_head import with_generative_head
 
 HeadChoice = Literal["trained", "generative"]
+ALL = "all"
+"""In a list of methods: every one that takes no gradient steps at test time (``every_method``)."""
 Group = Literal["shared", "trained", "gradients", "ceiling"]
 GROUPS: Mapping[Group, str] = {
     "shared": "On FedAvg's training, without gradients at test time",
@@ -25,8 +27,6 @@ GROUPS: Mapping[Group, str] = {
     "ceiling": "Told the answers: ceilings, not methods",
 }
 """What methods need, by which they are listed; a method's own class says it (``recipe``, ``gradients``)."""
-ALL = "all"
-"""In a list of methods: every one that takes no gradient steps at test time (``every_method``)."""
 
 
 @dataclass(frozen=True)

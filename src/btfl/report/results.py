@@ -149,7 +149,7 @@ class Results:
     def _repr_html_(self) -> str:
         parts = [f"<p><b>{escape(said)}</b></p>" for said in self.contents.verdicts]
         parts += [f"<p>note: {escape(note)}</p>" for note in self.notes]
-        parts += [table.html() for table in self.tables.values() if table.headline]
+        parts += [table.html() for table in self.tables.values() if table.headline and table.name != "lambda"]
         return "\n".join(parts)
 
 

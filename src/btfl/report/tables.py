@@ -35,19 +35,19 @@ def accuracy_table(group: Group) -> Table:
     seeds, columns = by_seed(group.rows), group.columns
     weights = group.rows.groupby("method")["mean_e"].mean()
     extras = [EXTRAS[name] for name in group.extras]
-    rows: list[Row] | tuple[Row, ...] = []
+    rows = []
     for name in group.titles:
         cells = [spread_cell(values_of(seeds, name, column)) for column in columns]
         more = [spread_cell(extra.values(group, name), extra.digits) for extra in extras]
         rows.append(_row(group, name, [*cells, number_cell(float(weights[name]), 3), *more]))
-    rows = mark_best(rows, range(1, len(columns) + 1))
+    marked = mark_best(rows, range(1, len(columns) + 1))
     for place, extra in enumerate(extras, start=len(columns) + 2):
-        rows = mark_best(rows, [place], least=extra.least, digits=extra.digits)
+        marked = mark_best(marked, [place], least=extra.least, digits=extra.digits)
     return Table(
         group.file("accuracy"),
         f"Accuracy in %: {group.label}",
         ("method", *(HEADINGS[column] for column in columns), "mean e", *(extra.heading for extra in extras)),
-        tuple(rows),
+        marked,
         (*accuracy_notes(group), *(extra.help for extra in extras)),
         headline=True,
     )
@@ -99,7 +99,7 @@ def _about_shifts(group: Group) -> str:
     if missing:
         return f"Left out: {_and(missing)}, because these runs have no such stream. The average is that of the others."
     if data["shift"]:
-        return "B and D are half corrupted and half from another domain: " + data["shift"] + "."
+        return f"B and D are half corrupted and half from another domain: {data['shift']}."
     return "There is no other domain here: B and D are corrupted throughout."
 
 
