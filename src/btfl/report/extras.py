@@ -117,7 +117,7 @@ def _training(run: SavedRun, method: str) -> TrainingCost:
 
 
 def _clients(run: SavedRun) -> int:
-    return int(run.experiment["clients"])
+    return int(run.rows["client"].nunique())
 
 
 _EVERY = (
@@ -139,12 +139,13 @@ _EVERY = (
         log_loss, from_samples=True, least=True, digits=3,
     ),
     Extra(
-        "bytes-up", "MB up",
-        "MB up, down: arrays that a client sends and is sent in all rounds of the training, mean over clients; the end "
-        "of training is not counted. Methods that share a training share its cost.", megabytes_up, from_run=True,
+        "bytes-up", "MB up", "MB up: arrays that a client uploads in all rounds of the training, mean over clients.",
+        megabytes_up, from_run=True,
     ),
     Extra(
-        "bytes-down", "MB down", "Without its summary, and what it is sent at the end.", megabytes_down, from_run=True,
+        "bytes-down", "MB down",
+        "MB down: arrays that a client is sent in all rounds. The end of training is not counted; methods that share a "
+        "training share its cost.", megabytes_down, from_run=True,
     ),
     Extra(
         "training-time", "training s", "Training: seconds of wall time of all rounds, on the machine that it had.",
