@@ -1,4 +1,4 @@
-"""FEROMA's assignment (Li, Fenoglio et al., ICLR 2026): a client is served by the model whose profile its data resemble.
+"""FEROMA's assignment (Li, Fenoglio et al., ICLR 2026): the model whose profile the data resemble serves them.
 
 A profile is the mean and the standard deviation of features on a few principal axes. FEROMA profiles a whole test set
 at once and picks the model of the nearest stored profile, by Euclidean distance. Here the stream comes sample by
