@@ -161,7 +161,7 @@ def _evaluated(
 ) -> pd.DataFrame:
     """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here."""
     same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
-    clients, rows = len(evaluation.manifest.clients), []
+    clients, rows = len(evaluation.manifest.clients), list[dict[str, Any]]()
     for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
         rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
         add(sample_rows(of_client, of_samples))
