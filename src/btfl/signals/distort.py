@@ -75,7 +75,7 @@ def _shift(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
 def _smooth(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
     half = _SMOOTHED // 2
     padded = np.pad(signals, ((0, 0), (half, half), (0, 0)), mode="edge")
-    average = np.mean([padded[:, i : i + signals.shape[1]] for i in range(_SMOOTHED)], axis=0, dtype=np.float32)
+    average = np.mean([padded[:, i : i + signals.shape[1]] for i in range(_SMOOTHED)], axis=0).astype(np.float32)
     share = (np.abs(levels) / _STRONGEST)[:, None, None]
     smoothed: Signals = (1 - share) * signals + share * average
     return smoothed
