@@ -43,7 +43,8 @@ def accuracy_table(group: Group) -> Table:
         rows.append(_row(group, name, [*cells, number_cell(float(weights[name]), 3), *more]))
     marked = mark_best(rows, range(1, len(columns) + 1))
     for place, extra in enumerate(extras, start=len(columns) + 2):
-        marked = mark_best(marked, [place], least=extra.least, digits=extra.digits)
+        if not extra.from_run:  # a cost that methods share is no merit
+            marked = mark_best(marked, [place], least=extra.least, digits=extra.digits)
     return Table(
         group.file("accuracy"),
         f"Accuracy in %: {group.label}",
