@@ -45,11 +45,16 @@ def methods(
         console.print(f"[bold]{variant.name}[/bold]  {variant.title}: {variant.card.summary}")
         console.print(
             f"    paper: {variant.card.paper or 'none'}\n"
-            f"    trains: {variant.trained_with}; sees: {variant.method.takes}",
+            f"    trains: {variant.trained_with}; sees: {variant.method.takes}{_slow(variant)}",
             markup=False,
         )
     console.print("\nSettings of one: btfl methods NAME. Change them with name\\[setting=value,...].")
+    console.print("All but those that take gradient steps at test time, which are slow: --method all.")
     console.print("A method of your own: --method my_module:MyMethod; see docs/adding-a-method.md.")
+
+
+def _slow(variant: Variant) -> str:
+    return "; takes gradient steps at test time" if variant.method.gradients else ""
 
 
 def _show(console: Console, variant: Variant) -> None:
@@ -64,7 +69,7 @@ def _show(console: Console, variant: Variant) -> None:
         *([("is set to", preset)] if preset else []),
         ("paper", card.paper or "none"),
         ("trains", variant.trained_with),
-        ("sees", method.takes),
+        ("sees", f"{method.takes}{_slow(variant)}"),
         ("needs", ", ".join(method.needs) or "both heads alone"),
         ("exports to ONNX", exported),
     ):
