@@ -71,8 +71,8 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
     finals = {(run.seed, recipe): final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
     several = len({run.seed for run in runs}) > 1
     digests = [
-        f"{f'seed {seed} ' if several else ''}{recipe} {TrainedFederation.load(finals[seed, recipe].folder).digest()[:16]}"
-        for seed, recipe in sorted(finals)
+        f"{f'seed {seed} ' if several else ''}{recipe} {TrainedFederation.load(final.folder).digest()[:16]}"
+        for (seed, recipe), final in sorted(finals.items(), key=lambda item: item[0])
     ]
     lines = [
         f"# {into.name}",
