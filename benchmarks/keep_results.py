@@ -23,8 +23,9 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from btfl.report.build import write_report
 from btfl.runs.layout import RunFiles
@@ -90,19 +91,23 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
     """Write the page of what is kept; several runs differ in their streams or their methods alone."""
     saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
-    finals = {recipe: final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
-    digests = [f"{recipe} {TrainedFederation.load(finals[recipe].folder).digest()[:16]}" for recipe in sorted(finals)]
+    finals = {(run.seed, recipe): final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
+    several = len({run.seed for run in runs}) > 1
+    digests = [
+        f"{f'seed {seed} ' if several else ''}{recipe} {TrainedFederation.load(final.folder).digest()[:16]}"
+        for (seed, recipe), final in sorted(finals.items(), key=lambda item: item[0])
+    ]
     lines = [
         f"# {into.name}",
         "",
         *([note, ""] if note else []),
         f"    {command}",
         "",
-        f"- {data['source']}, {experiment['model']}, {experiment['clients']} clients, {experiment['partition']} "
-        f"{experiment['alpha']:g}, {experiment['split']} split, seed {experiment['seed']}",
+        f"- {data['source']}, {experiment['model']}, {experiment['clients']} clients, {experiment['partition']}"
+        f"{_alpha(experiment)}, {experiment['split']} split, {_seeds(runs)}",
         f"- {training['rounds']} rounds of {training['local_epochs']} epochs, batch {training['batch']}, "
         f"{training['optimiser']} {training['learning_rate']:g}",
-        f"- B and D: {'half from ' + data['shift'] + ', half corrupted' if data['shift'] else 'corrupted throughout'}",
+        f"- B and D: {_shifts(saved)}",
         *(f"- streams: {manifest}" for manifest in dict.fromkeys(run.manifest_hash for run in runs)),
         f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
         f"- {platform.machine()}, {os.cpu_count()} cores, on the CPU; {datetime.date.today().isoformat()}",
@@ -117,6 +122,22 @@ def drawn(into: Path) -> list[str]:
     tables = [into / "tables" / f"{name}.md" for name in SHOWN]
     shown = [path.read_text().replace("### ", "## ") for path in tables if path.exists()]
     return shown + [f"![{path.stem}](figures/{path.name})\n" for path in sorted((into / "figures").glob("*.png"))]
+
+
+def _alpha(experiment: Mapping[str, Any]) -> str:
+    return f" {experiment['alpha']:g}" if experiment["partition"] == "dirichlet" else ""
+
+
+def _seeds(runs: Sequence[SavedRun]) -> str:
+    seeds = sorted({run.seed for run in runs})
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+def _shifts(run: SavedRun) -> str:
+    if "shifted_ind" not in set(run.rows["stream"]):
+        return "left out: neither another domain nor corruptions"
+    shift = run.record["data"]["shift"]
+    return f"half from {shift}, half corrupted" if shift else "corrupted throughout"
 
 
 def main() -> None:
