@@ -23,7 +23,7 @@ def test_what_an_object_is_can_be_read_from_it() -> None:
     assert repr(source) == ("Source('mine', 2,000 images of 8x8x1, 4 classes, other domain: sketches (40 images))")
     assert repr(Source("mine", tuple("abcd"), labelled(9))).endswith("4 classes, no other domain)")
     partition = make_partition(source, PartitionSettings(clients=5, kind="equal"), seed=3)
-    assert repr(partition) == "Partition(2,000 images, 5 clients, equal, seed 3)"
+    assert repr(partition) == "Partition(2,000 samples, 5 clients, equal, seed 3)"
     assert repr(partition.parts[0]) == "ClientPart(240 train, 80 validation, 80 test)"
     assert "train=Samples(240 images of 8x8x1)" in repr(FederatedData(source, partition).of(0, 0))
     manifest = make_manifest(source, partition, StreamSettings(), seed=3)

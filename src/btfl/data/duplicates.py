@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,7 @@ def _words(values: Values) -> NDArray[np.uint32 | np.uint8]:
 
 
 def _rows(values: Values) -> Values:
-    return np.ascontiguousarray(values).reshape(len(values), -1)
+    return np.ascontiguousarray(values).reshape(len(values), math.prod(values.shape[1:]))
 
 
 def _at_once(values: Values) -> int:

@@ -17,6 +17,7 @@ Values = NDArray[Any]
 """uint8 images (n, height, width, channels), float32 signals (n, time, channels) or float32 vectors (n, d)."""
 SampleKind = Literal["images", "signals", "vectors"]
 _KINDS: dict[int, SampleKind] = {3: "images", 2: "signals", 1: "vectors"}
+_ALL_EXACT, _MOST_EXACT = 2**24, 2**53  # whole numbers that float32 and float64 hold without a gap
 _FORMS = (
     "samples are uint8 images (n, height, width, 1 or 3), or numbers: signals (n, time, channels) or vectors (n, d)"
 )
@@ -153,8 +154,11 @@ def as_values(array: Values) -> Values:
         return array
     with np.errstate(over="ignore"):  # what is too large becomes infinite, which a source refuses
         values: Values = array.astype(np.float32)
-    if array.dtype.kind in "iu" and array.dtype.itemsize > 2 and (values != array).any():
-        first = np.argwhere(values != array)[0].tolist()
+    if array.dtype.kind in "iu" and max(values.max(initial=0), -values.min(initial=0)) >= _ALL_EXACT:
+        first = next(iter(np.argwhere((values != array) | (np.abs(values) > _MOST_EXACT)).tolist()), None)
+    else:
+        first = None
+    if first is not None:
         raise DataError(
             f"whole numbers are kept as float32, which cannot hold {array[tuple(first)]} (sample {first[0]}) exactly: "
             f"subtract an offset, or make them floats if the last digits do not matter"

@@ -314,3 +314,20 @@ def test_a_pipe_among_the_pictures_is_refused_and_does_not_hang(tmp_path: Path) 
     os.mkfifo(tmp_path / "a" / "cat" / "1.png")
     with pytest.raises(DataError, match="not a regular file"):
         load_source("folder", root=tmp_path, shift="none")
+
+
+def test_the_first_level_can_be_clients(tmp_path: Path) -> None:
+    root = tree(tmp_path / "set", ("ann", "bob", "cid"), each=3)
+    source = load_source("folder", root=root, level="client")
+    assert source.shifted is None
+    assert source.domains is None
+    assert source.owner_names == ("ann", "bob", "cid")
+    assert source.owners is not None
+    assert np.bincount(source.owners).tolist() == [len(source.pool) // 3] * 3
+    packed = load_source("folder", root=tarred(root, tmp_path / "set.tar", "w"), level="client")
+    assert packed.pool.fingerprint == source.pool.fingerprint
+    assert packed.owners_fingerprint == source.owners_fingerprint
+    with pytest.raises(InputError, match="client/class/image has no domains, so shift can only be none"):
+        load_source("folder", root=root, level="client", shift="ann")
+    with pytest.raises(UnknownNameError, match=r"unknown level of a tree 'clients'\. Did you mean client"):
+        load_source("folder", root=root, level="clients")

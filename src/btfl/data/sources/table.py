@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLIENT = "client"
-_ROWS = 100_000  # that are in memory in the file's own form at a time
+_ROWS = 20_000  # that are in memory in the file's own form at a time
 
 
 def load(
@@ -144,11 +144,14 @@ def _parts(path: Path) -> Iterator[pd.DataFrame]:
 
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
+            import pyarrow as pa
             import pyarrow.parquet as pq
 
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_ROWS):
+            # No reading ahead, and nothing kept in the pool: both would take as much memory as the whole file.
+            with pq.ParquetFile(path, pre_buffer=False) as file:
+                for batch in file.iter_batches(_ROWS, use_threads=False):
                     yield batch.to_pandas()
+            pa.default_memory_pool().release_unused()
         elif path.suffix.lower() in (".csv", ".tsv"):
             separator = "\t" if path.suffix.lower() == ".tsv" else ","
             with pd.read_csv(path, sep=separator, chunksize=_ROWS) as file:
