@@ -28,21 +28,25 @@ class TerminalTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text | RichTable]:
         yield Text(self.table.title, style="table.title")  # apart, so that a narrow table does not break its lines
         remaining = list(range(1, len(self.table.headings)))
+        tight = self._fitting(remaining, console, options, tight=False) < len(remaining)
         while remaining:
-            fitting = self._fitting(remaining, console, options)
-            yield self._drawn(remaining[:fitting])
+            fitting = self._fitting(remaining, console, options, tight=tight)
+            yield self._drawn(remaining[:fitting], tight=tight)
             remaining = remaining[fitting:]
 
-    def _fitting(self, columns: Sequence[int], console: Console, options: ConsoleOptions) -> int:
+    def _fitting(self, columns: Sequence[int], console: Console, options: ConsoleOptions, *, tight: bool) -> int:
         """Return how many of these columns there is room for; at least one."""
+        endless = options.update(width=_ENDLESS)
         for count in range(len(columns), 1, -1):
-            needed = console.measure(self._drawn(columns[:count]), options=options.update(width=_ENDLESS)).minimum
+            needed = console.measure(self._drawn(columns[:count], tight=tight), options=endless).minimum
             if needed <= options.max_width:
                 return count
         return 1
 
-    def _drawn(self, columns: Sequence[int]) -> RichTable:
-        table, drawn = self.table, RichTable(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
+    def _drawn(self, columns: Sequence[int], *, tight: bool) -> RichTable:
+        """Draw some of the columns; ``tight``: closer together."""
+        padding = (0, 1, 0, 0) if tight else (0, 1, 0, 1)
+        table, drawn = self.table, RichTable(header_style="bold", box=SIMPLE_HEAD, padding=padding)
         labels = [_label(row.cells[0].text) for row in table.rows]
         longest = max([_LABEL, *(cell_len(line) for label in labels for line in label.split("\n"))])
         drawn.add_column(table.headings[0], min_width=min(longest, _WIDEST_LABEL), overflow="fold")
