@@ -25,7 +25,7 @@ from safetensors.numpy import save
 from btfl.core.bundle import ClientBundle
 from btfl.core.client import ClientOutcome, Weights
 from btfl.data.federated import ClientData
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Job, Kept
 from btfl.engines.faults import FaultSettings, check_description, check_update
@@ -73,7 +73,7 @@ def exchange(recipe_name: str, model: str) -> Exchange:
 
 
 def _client(images: int) -> ClientData:
-    part = LabelledImages(synthetic_images(images, "scale"), np.arange(images) % CLASSES)
+    part = Samples(synthetic_images(images, "scale"), np.arange(images) % CLASSES)
     return ClientData(0, part, part)
 
 

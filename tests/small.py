@@ -36,10 +36,10 @@ def train_small(recipe: str, model: str = "mlp", rounds: int = 2, local_epochs: 
 def images_of(client: int, count: int = 24) -> Images:
     """Some images of a client's test part."""
     data = digits()
-    return data.source.pool.images[data.partition.part_at(client, 0).test[:count]]
+    return data.source.pool.values[data.partition.part_at(client, 0).test[:count]]
 
 
-def untrained(model: str, image_shape: tuple[int, int, int] = (32, 32, 3), **options: Any) -> DeployedClient:
+def untrained(model: str, image_shape: tuple[int, ...] = (32, 32, 3), **options: Any) -> DeployedClient:
     """A client whose networks have only just been initialised."""
     weights = to_arrays(build(model, image_shape, 10, 3, **options))
     spec = {"name": model, "options": options, "image_shape": image_shape, "classes": 10}

@@ -8,6 +8,7 @@ they are asked for: ``btfl.bench`` compares methods (``btfl.benchmark``), ``btfl
 from typing import TYPE_CHECKING, Any
 
 from btfl.core.bundle import ClientBundle
+from btfl.core.calibration import Calibration
 from btfl.core.expectation import expected_weight
 from btfl.core.heads import LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 BayesianAdapter, BayesianSettings, CoherentAdapter = Btfl, BtflSettings, Coherent  # what 0.1 called them
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _LATER = {"bench": "btfl.benchmark.api:bench", "record": "btfl.report.recording:record"}
 """Functions whose import may load torch and pandas; not in ``__all__``, so that ``import *`` works without them."""
@@ -35,6 +36,7 @@ __all__ = [
     "Btfl",
     "BtflError",
     "BtflSettings",
+    "Calibration",
     "ClientBundle",
     "Coherent",
     "CoherentAdapter",

@@ -12,6 +12,8 @@ import pytest
 from btfl.benchmark.run import BenchRun, run_bench
 from btfl.errors import InputError, StorageError
 from btfl.experiments.experiment import make_experiment
+from btfl.runs.layout import RunFiles
+from btfl.runs.lock import locked
 
 SMALL: dict[str, Any] = {"model": "mlp", "clients": 2, "samples": 200, "training": {"rounds": 1}}
 FILES = ("results.parquet", "samples.parquet", "run.json")
@@ -70,3 +72,15 @@ def test_a_method_whose_module_is_gone_keeps_its_rows(tmp_path: Path, monkeypatc
     done = bench(tmp_path / "run", ["btfl"])
     assert list(done.rows["method"].unique()) == ["mine_for_earlier:Mine", "btfl"]
     assert [one["name"] for one in done.record["methods"]] == ["mine_for_earlier:Mine", "btfl"]
+
+
+def test_two_at_once_do_not_lose_each_others_methods(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path)
+    bench(tmp_path, ["btfl"])
+    before = content(tmp_path)
+    with locked(tmp_path, files.lock, files.holder), pytest.raises(StorageError, match="another process is at work in"):
+        bench(tmp_path, ["fedavg"])
+    assert content(tmp_path) == before
+    assert set(bench(tmp_path, ["fedavg"]).rows["method"]) == {"btfl", "fedavg"}
+    assert not files.lock.exists()
+    assert not files.holder.exists()

@@ -31,9 +31,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> BenchRun:
     rows, shifted = np.arange(0, 1797, 18), np.arange(0, 1020, 10)
     np.savez(
         folder / "few.npz",
-        x=digits.pool.images[rows],
+        x=digits.pool.values[rows],
         y=digits.pool.labels[rows],
-        x_shift=digits.shifted.images[shifted],
+        x_shift=digits.shifted.values[shifted],
         y_shift=digits.shifted.labels[shifted],
     )
     experiment = make_experiment(
@@ -80,7 +80,7 @@ def test_a_client_keeps_features_of_its_own_images_only(run: BenchRun) -> None:
         statistics = client.bundle.statistics
         kept = {name: value for name, value in statistics.items() if name.endswith(("_features", "_labels"))}
         assert kept.keys() == {"train_features", "train_labels", "validation_features", "validation_labels"}
-        seen = extract(client.extractor(), pool.images)
+        seen = extract(client.extractor(), pool.values)
         sizes = {part: len(statistics[f"{part}_labels"]) for part in ("train", "validation")}
         assert sum(sizes.values()) < len(pool) / 2, recipe
         for part, size in sizes.items():
@@ -115,5 +115,5 @@ def test_what_does_not_fit_is_left_out_with_a_reason(run: BenchRun) -> None:
 
 def test_a_method_whose_recipe_was_not_trained_says_so(run: BenchRun) -> None:
     without = replace(run.evaluation, federations={"fedavg": run.evaluation.federations["fedavg"]})
-    with pytest.raises(InputError, match="needs a federation trained with the recipe 'fedrep'; trained here: fedavg"):
+    with pytest.raises(InputError, match=r"needs a federation trained with the recipe '.+'; trained here: fedavg"):
         evaluate_client(without, 0)

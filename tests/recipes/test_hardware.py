@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from btfl.data.federated import ClientData
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.engines import LocalEngine
 from btfl.errors import InputError, UnknownNameError
 from btfl.models import build, load_arrays, to_arrays
@@ -27,10 +27,10 @@ from small import digits
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 
 
-def enlarged(start: int, end: int) -> LabelledImages:
+def enlarged(start: int, end: int) -> Samples:
     """Digits of twice the size, which the cnn can take."""
     pool = digits().source.pool
-    return LabelledImages(pool.images[start:end].repeat(2, axis=1).repeat(2, axis=2), pool.labels[start:end])
+    return Samples(pool.values[start:end].repeat(2, axis=1).repeat(2, axis=2), pool.labels[start:end])
 
 
 def compare(*recipes: str, **change: Any) -> dict[str, dict[str, float]]:
@@ -57,7 +57,7 @@ def features_differ(**change: Any) -> float:
     recipe = make_recipe("fedavg", settings, (16, 16, 1), 10)
     network, plain = training.workbench(recipe), build("cnn", (16, 16, 1), 10, 0)
     load_arrays(network, to_arrays(plain))
-    images = enlarged(0, 64).images
+    images = enlarged(0, 64).values
     plain = plain.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return float(np.abs(extract(network, images) - extract(plain, images)).max())
 

@@ -6,13 +6,15 @@ label, nor whether a sample is external; only the oracle, which is no method, ge
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from btfl.backbones.embed import Embedder
 from btfl.data.manifest import SWITCHING
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
@@ -38,6 +40,8 @@ class Evaluation:
     methods : what is run on every stream
     test_batch : samples at a time, of methods that say nothing else
     switching : also run the switching stream, for methods whose trace has the weight ``e``
+    embedder : where heads are trained on the features of a frozen backbone: streams are rendered as samples, and every
+        method sees their features
     """
 
     source: Source
@@ -46,6 +50,19 @@ class Evaluation:
     methods: tuple[Variant, ...]
     test_batch: int = 32
     switching: bool = False
+    embedder: Embedder | None = None
+
+    def streams(self, client: int) -> Mapping[str, Stream]:
+        """Return one client's streams as its methods see them."""
+        streams = render(self.source, self.manifest, client)
+        if self.embedder is None:
+            return streams
+        names = list(streams)
+        ends = np.cumsum([len(streams[name]) for name in names])[:-1]
+        rows = self.embedder.scaled_features(np.concatenate([streams[name].values for name in names]))
+        return {
+            name: replace(streams[name], values=part) for name, part in zip(names, np.split(rows, ends), strict=True)
+        }
 
 
 def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
@@ -56,10 +73,10 @@ def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predicti
 
 def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
     """Run every method on the five streams of one client, and on the switching one if asked."""
-    streams = render(evaluation.source, evaluation.manifest, number)
+    streams = evaluation.streams(number)
     clients: dict[str, DeployedClient] = {}
     features: dict[str, dict[str, NDArray[np.float64]]] = {}
-    images = {name: stream.images for name, stream in streams.items()}
+    values = {name: stream.values for name, stream in streams.items()}
     switching = _switching(streams)
     results = []
     for method in evaluation.methods:
@@ -70,11 +87,11 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
         if adapter_class.takes == "features" and recipe not in features:
             network = clients[recipe].extractor()
             features[recipe] = {
-                name: extract(network, stream.images).astype(np.float64) for name, stream in streams.items()
+                name: extract(network, stream.values).astype(np.float64) for name, stream in streams.items()
             }
         adapter = method.build(clients[recipe])
         batch = method.test_batch or evaluation.test_batch
-        inputs = features[recipe] if adapter_class.takes == "features" else images
+        inputs = features[recipe] if adapter_class.takes == "features" else values
         of_method = [run_stream(method, adapter, number, streams[name], inputs[name], batch) for name in streams]
         if evaluation.switching and "e" in of_method[-1].trace:
             of_method.append(run_stream(method, adapter, number, switching, _switch(inputs), batch))
@@ -93,7 +110,7 @@ def _switching(streams: Mapping[str, Stream]) -> Stream:
     """Make the stream that turns external and back; it is for looking at, and has no part in any average."""
     return Stream(
         SWITCHING,
-        _switch({name: stream.images for name, stream in streams.items()}),
+        _switch({name: stream.values for name, stream in streams.items()}),
         _switch({name: stream.labels for name, stream in streams.items()}),
         _switch({name: stream.external for name, stream in streams.items()}),
     )
@@ -112,19 +129,21 @@ def run_stream(
     batch : samples at a time
     """
     adapter.reset()
-    probabilities, traces = [], []
+    probabilities, traces, seconds = [], [], 0.0
     for start in range(0, len(stream), batch):
         rows = slice(start, start + batch)
         if isinstance(adapter, Oracle):
             adapter.tell(stream.labels[rows])
-        probabilities.append(_checked(adapter.predict(seen[rows]), len(seen[rows]), method))
+        started = time.perf_counter()
+        answers = adapter.predict(seen[rows])
+        seconds += time.perf_counter() - started
+        probabilities.append(_checked(answers, len(seen[rows]), method))
         traces.append(adapter.trace)
     if any(part.keys() != traces[0].keys() for part in traces):
         raise InputError(f"method '{method.name}' must have the same trace columns for every batch of a stream")
     trace = {key: np.concatenate([part[key] for part in traces]) for key in traces[0]}
-    return Predictions(
-        method, client, stream.name, np.concatenate(probabilities), stream.labels, stream.external, trace
-    )
+    together = np.concatenate(probabilities)
+    return Predictions(method, client, stream.name, together, stream.labels, stream.external, trace, seconds)
 
 
 def _checked(probabilities: NDArray[np.float64], count: int, method: Variant) -> NDArray[np.float64]:
@@ -147,6 +166,19 @@ def _client(evaluation: Evaluation, method: Variant, recipe: str, number: int) -
 def needed_recipes(methods: Sequence[Variant]) -> list[str]:
     """Name the recipes that these methods need, in the order they first appear."""
     return list(dict.fromkeys(method.trained_with for method in methods))
+
+
+def for_samples(methods: Sequence[Variant], kind: str) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+    """Return the methods that can be used on samples of this kind, and why the others cannot; before any training."""
+    kept, reasons = [], []
+    for method in methods:
+        if kind in method.method.samples:
+            kept.append(method)
+        else:
+            reasons.append(f"{method.title} is left out: it is for {' and '.join(method.method.samples)} only")
+    if not kept:
+        raise InputError(f"none of the methods can be used on {kind}. " + ". ".join(reasons))
+    return tuple(kept), tuple(reasons)
 
 
 def suitable(

@@ -8,16 +8,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from btfl import __version__
+from btfl.data.partition import PartitionSettings
 from btfl.data.source import Source
 from btfl.data.streams import Manifest
 from btfl.experiments.experiment import Experiment
 from btfl.methods.registry import Variant
 from btfl.runs.saved import KIND, VERSION
 
+_LATER: Mapping[str, Any] = {
+    "draw": 0,
+    "fewest": PartitionSettings().fewest,
+    "standardise": True,
+    "backbone": None,
+    "backbone_size": None,
+}
+"""Settings that came after the first runs were named, and what those runs had."""
+
 
 def run_id(experiment: Experiment) -> str:
     """Name a run by what it is: name, seed, and a hash of every setting but the place of the data."""
-    silent = {"root"} if experiment.draw else {"root", "draw"}  # names are older than draws
+    silent = {"root", *(name for name, before in _LATER.items() if getattr(experiment, name) == before)}
     settings = json.dumps(experiment.model_dump(mode="json", exclude=silent), sort_keys=True)
     return f"{experiment.name}-s{experiment.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
@@ -36,6 +46,7 @@ def describe_run(
     experiment, source, manifest, methods : what was run, on which images and streams
     notes : what a reader must know beside the notes of the experiment and the source
     """
+    left_out = {"left_out": list(manifest.left_out_streams)} if manifest.left_out_streams else {}
     return {
         "kind": KIND,
         "version": VERSION,
@@ -45,14 +56,16 @@ def describe_run(
         "training": experiment.training_settings().as_dict(),
         "data": {
             "source": source.name,
+            "kind": source.kind,
             "images": len(source.pool),
             "classes": len(source.classes),
-            "image_shape": list(source.image_shape),
+            "clients": len(manifest.clients),
+            "image_shape": list(source.sample_shape),
             "fingerprint": manifest.source_fingerprint,
             "shift": manifest.shift_name,
             "shift_fingerprint": manifest.shift_fingerprint,
         },
-        "streams": {"hash": manifest.hash, "seed": manifest.seed, **manifest.settings.as_dict()},
+        "streams": {"hash": manifest.hash, "seed": manifest.seed, **manifest.settings.as_dict(), **left_out},
         "notes": [*experiment.notes, *source.notes, *notes],
         "methods": [_describe_method(method, experiment.test_batch) for method in methods],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,25 +10,30 @@ from typing import Any
 
 import pandas as pd
 
+from btfl.backbones.embed import Embedder, Rows
 from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
-from btfl.benchmark.evaluate import Evaluation, evaluate, needed_recipes, suitable
+from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
 from btfl.benchmark.record import constants, describe_run
 from btfl.data.federated import FederatedData
+from btfl.data.samples import Values
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.federation import is_finished, run_spec
-from btfl.engines.log import TensorBoardReport, need_tensorboard
+from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
+from btfl.engines.pool import WorkerPool
 from btfl.experiments.experiment import Experiment
-from btfl.experiments.load import load_data
+from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import find_method
 from btfl.recipes.registry import make_recipe
+from btfl.runs.costs import Times
 from btfl.runs.layout import RunFiles
-from btfl.runs.results import Predictions, client_rows, sample_rows, write_table
+from btfl.runs.lock import locked
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
-from btfl.storage import sealed, write_json
+from btfl.storage import check_inside, sealed, write_json
 
 Watch = Callable[[str, Event], None]
 """Called with the recipe, or ``evaluation``, and what has happened."""
@@ -85,14 +90,31 @@ def run_bench(
     if tensorboard:
         need_tensorboard()
     files = RunFiles(Path(folder))
+    with locked(files.folder, files.lock, files.holder):  # or two that add methods would each lose the other's
+        return _run_bench(experiment, files, workers, engine, watch, faults, tensorboard, start, overwrite)
+
+
+def _run_bench(
+    experiment: Experiment,
+    files: RunFiles,
+    workers: int,
+    engine: Engine | None,
+    watch: Watch | None,
+    faults: FaultSettings | None,
+    tensorboard: bool,
+    start: Start | None,
+    overwrite: bool,
+) -> BenchRun:
     watch = watch or (lambda recipe, event: None)
     data = load_data(experiment)
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
-    methods = tuple(find_method(name) for name in experiment.methods)
+    seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
+    data, embedder = embed(experiment, data, workers, watch)
     federations: dict[str, TrainedFederation] = {}
     for name in needed_recipes(methods):
         federations[name] = train_recipe(
@@ -109,24 +131,66 @@ def run_bench(
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
-    notes = (*_copies(partition.copies, manifest.left_out), *left_out, *_start_notes(start, federations))
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
-    predictions: list[Predictions] = []
-    evaluation = Evaluation(source, manifest, federations, methods, experiment.test_batch, experiment.switching)
-    clients = len(manifest.clients)
-    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
-        predictions.extend(of_client)
-        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
-    rows = client_rows(predictions, experiment.test_batch, constants(record))
-    samples = sample_rows(predictions, {"run": record["run"], "seed": experiment.seed})
-    if earlier is not None:
-        rows, samples = add_rows(earlier, rows, record), add_samples(earlier, samples, record)
+    times = Times.of_run(files.folder) if earlier is not None else Times()
+    evaluation = Evaluation(
+        source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
+    )
+    if earlier is None:
+        with SampleTable(files.samples) as table:
+            rows = _evaluated(evaluation, workers, record, watch, table.add, times)
+    else:
+        samples: list[pd.DataFrame] = []
+        rows = add_rows(earlier, _evaluated(evaluation, workers, record, watch, samples.append, times), record)
+        write_table(add_samples(earlier, pd.concat(samples, ignore_index=True), record), files.samples)
         record = add_record(earlier, record)
-    write_table(samples, files.samples)
+    times.write(files.folder)
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
+
+
+def embed(
+    experiment: Experiment, data: FederatedData, workers: int, watch: Watch
+) -> tuple[FederatedData, Embedder | None]:
+    """Return data with the features of the experiment's backbone, if it has one, computed in so many processes.
+
+    Returned with it is what turns further samples into features. ``watch`` is called as features are computed, with
+    the name of the backbone.
+    """
+
+    def spread(function: Callable[[Values], Rows], items: Sequence[Values]) -> Iterator[Rows]:
+        with WorkerPool[Values, Rows](workers, function) as pool:
+            yield from pool.map(items)
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        watch(what, Event("embed", 0, 0, done, total or done, {}))
+
+    return embedded(experiment, data, spread, progress)
+
+
+def _evaluated(
+    evaluation: Evaluation,
+    workers: int,
+    record: Mapping[str, Any],
+    watch: Watch,
+    add: Callable[[pd.DataFrame], None],
+    times: Times,
+) -> pd.DataFrame:
+    """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here.
+
+    How long the methods took is added to ``times``.
+    """
+    same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
+    clients, rows = len(evaluation.manifest.clients), []
+    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
+        rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
+        add(sample_rows(of_client, of_samples))
+        times.add(of_client)
+        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
+    return pd.DataFrame(rows)
 
 
 def train_recipe(
@@ -146,8 +210,9 @@ def train_recipe(
     Where its rounds are those of another recipe, that one is trained if necessary, and only the end is the recipe's
     own. The parameters are those of ``run_bench``.
     """
-    source, place = data.source, RunFiles(folder).training(name).folder
-    recipe = make_recipe(name, experiment.training_settings(), source.image_shape, len(source.classes))
+    place = RunFiles(folder).training(name).folder
+    check_inside(folder, RunFiles(folder).all_trainings.name)
+    recipe = make_recipe(name, experiment.training_settings(), data.sample_shape, len(data.source.classes))
     spec = run_spec(recipe, data)
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)
@@ -155,7 +220,9 @@ def train_recipe(
         train_recipe(
             recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
         )
-        write_checkpoint(last_state(RunFiles(folder).training(recipe.rounds_of).folder), spec, place)
+        state = last_state(RunFiles(folder).training(recipe.rounds_of).folder)
+        write_checkpoint(state, spec, place)
+        RunLog(place, lambda event: None).write("taken", recipe=recipe.rounds_of, rounds=state.round)
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
 
@@ -174,10 +241,7 @@ def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederatio
     return [f"Trained weights are those of {start.name}.", *filter(None, found)]
 
 
-def _copies(in_pool: int, in_domain: int) -> list[str]:
-    notes = []
-    if in_pool:
-        notes.append(f"{in_pool} images are exact copies of others; each stays on one side of one client's split")
-    if in_domain:
-        notes.append(f"{in_domain} images of the other domain are in the pool too and are not used")
-    return notes
+def _not_used(manifest: Manifest, source: Source) -> list[str]:
+    if not manifest.left_out:
+        return []
+    return [f"{manifest.left_out} {source.kind} of the other domain are in the pool too and are not used"]

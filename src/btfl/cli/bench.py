@@ -53,6 +53,8 @@ def bench(
 
     `btfl bench --dataset arrays --root mine.npz --model cnn --clients 10 --rounds 20`
 
+    `btfl bench --dataset arrays --root phones.npz --partition natural --split ordered --model cnn1d`
+
     `btfl bench demo --method btfl --method "btfl[count=after]" --method my_module:MyMethod`
     """
     from btfl.cli.collect import collect_faults, collect_sweep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import typer
@@ -57,12 +57,18 @@ def _changes(typed: Mapping[str, Any]) -> dict[str, Any]:
     changes = {each.name: typed.get(each.name) for each in Experiment.knobs()}
     changes["training.rounds"] = typed.get("rounds")
     changes = {place: value for place, value in changes.items() if value not in (None, (), [])}
-    for item in typed.get("changes") or ():
+    return {**changes, **typed_values(typed.get("changes") or ())}
+
+
+def typed_values(items: Iterable[str]) -> dict[str, Any]:
+    """Return what ``--set`` was given, name=value each, by name."""
+    values = {}
+    for item in items:
         name, equals, text = item.partition("=")
         if not equals:
             raise InputError(f"--set takes name=value, not '{item}'")
-        changes[name.strip()] = _value(text.strip())
-    return changes
+        values[name.strip()] = _value(text.strip())
+    return values
 
 
 def _say_what_is_left(file: ExperimentFile) -> None:

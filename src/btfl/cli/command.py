@@ -15,7 +15,7 @@ from typer.models import CommandFunctionType
 from btfl.cli.options import experiment_options, fault_options
 from btfl.imports import named_in, only_trusted
 
-_NAMES_CODE = ("methods", "method", "model", "models", "changes", "name")
+_NAMES_CODE = ("methods", "method", "model", "models", "backbone", "changes", "name")
 """Parameters whose values may be, or hold, a ``module:Name`` of the user's own."""
 _PLACES = ("experiment", "start", "run", "source", "name")
 """Parameters that say which files are read."""

@@ -19,6 +19,14 @@ from btfl.methods.generative_head import with_generative_head
 HeadChoice = Literal["trained", "generative"]
 ALL = "all"
 """In a list of methods: every one that takes no gradient steps at test time (``every_method``)."""
+Group = Literal["shared", "trained", "gradients", "ceiling"]
+GROUPS: Mapping[Group, str] = {
+    "shared": "On FedAvg's training, without gradients at test time",
+    "trained": "On a training of their own, without gradients at test time",
+    "gradients": "With gradients at test time",
+    "ceiling": "Told the answers: ceilings, not methods",
+}
+"""What methods need, by which they are listed; a method's own class says it (``recipe``, ``gradients``)."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,15 @@ class Variant:
     def trained_with(self) -> str:
         """The recipe whose federation it runs on."""
         return self.card.recipe or self.method.recipe
+
+    @property
+    def group(self) -> Group:
+        """What it needs: FedAvg's training or one of its own, gradients at test time, or the answers."""
+        if self.method.sees_labels:
+            return "ceiling"
+        if self.method.gradients:
+            return "gradients"
+        return "shared" if self.trained_with == Method.recipe else "trained"
 
     def check(self) -> None:
         """Raise an error for settings that the method does not have."""

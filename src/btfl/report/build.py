@@ -18,7 +18,7 @@ from btfl.report.groups import Group, group_runs, load_runs
 from btfl.report.page import render
 from btfl.report.table import Table
 from btfl.report.verdict import verdict
-from btfl.storage import write_atomically
+from btfl.storage import check_inside, write_atomically
 
 PAGE = "report.html"
 
@@ -91,6 +91,7 @@ def write_report(
 
 def save_report(report: ReportContents, out: Path) -> WrittenReport:
     """Write the page, tables and figures of a report into a folder."""
+    check_inside(out, "tables", "figures")
     all_tables = [table for part in report.parts for table in part.tables] + [report.runs]
     for table in all_tables:
         for suffix, write in (("md", formats.to_markdown), ("csv", formats.to_csv), ("tex", formats.to_latex)):

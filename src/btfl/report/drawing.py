@@ -101,4 +101,5 @@ def _our_style() -> Iterator[None]:
 
 def _escaped_title(svg: str, identifier: str, title: str) -> str:
     plain = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"(<svg[^>]*>)", rf'\1<title id="{identifier}">{plain}</title>', svg, count=1)
+    # a function, because a title may have backslashes, which a replacement text would interpret
+    return re.sub(r"<svg[^>]*>", lambda opening: f'{opening[0]}<title id="{identifier}">{plain}</title>', svg, count=1)

@@ -214,7 +214,7 @@ def _setting(run: SavedRun) -> dict[str, Any]:
     return {
         "model": experiment["model"],
         **{name: experiment[name] for name in deal},
-        "clients": experiment["clients"],
+        "clients": experiment["clients"] or "all natural ones",
         **{name: value for name, value in training.items() if name not in ("model", "seed")},
         "test_batch": experiment["test_batch"],
     }
