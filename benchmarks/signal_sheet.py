@@ -14,6 +14,7 @@ import numpy as np
 
 mpl.use("Agg")
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 from btfl.data.samples import Samples
 from btfl.randomness import generator
@@ -52,7 +53,7 @@ def draw(pool: Samples, which: int, path: Path) -> None:
         pyplot.close(figure)
 
 
-def _draw_window(cell: pyplot.Axes, window: Signals) -> None:
+def _draw_window(cell: Axes, window: Signals) -> None:
     for axis, colour in zip(range(min(AXES, window.shape[1])), COLOURS, strict=False):
         cell.plot(window[:, axis], color=colour, linewidth=0.9)
     cell.set(xticks=[], yticks=[])

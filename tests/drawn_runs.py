@@ -43,7 +43,7 @@ def make_run(folder: Path, *, length: int = 40, skill: dict[str, float] | None =
     rng = np.random.default_rng(experiment.stream_seed)
     predictions = [
         _predictions(name, client, stream, length, {**SKILL, **(skill or {})}, rng)
-        for client in range(experiment.clients)
+        for client in range(len(partition))
         for name in experiment.methods
         for stream in (*STREAMS, *([SWITCHING] if name in TELLS_E else []))
     ]

@@ -49,3 +49,8 @@ def untrained(model: str, image_shape: tuple[int, ...] = (32, 32, 3), **options:
 def batch_normed(image_shape: tuple[int, int, int], classes: int) -> Network:
     """A model of a user's own, with BatchNorm: named ``small:batch_normed``."""
     return Network(nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU()), 64, classes)
+
+
+def frozen() -> nn.Module:
+    """A backbone of a user's own for the 8x8 digits, with signed features: named ``small:frozen``."""
+    return nn.Sequential(nn.Conv2d(1, 6, 3), nn.GELU(), nn.Flatten(), nn.Linear(6 * 36, 24))

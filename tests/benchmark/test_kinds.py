@@ -62,7 +62,10 @@ def test_vectors_without_another_domain_have_no_shifted_streams(tmp_path: Path) 
 
 def test_a_second_domain_is_all_of_the_shifted_streams_of_vectors(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    shift = {"x_shift": rng.normal(size=(40, 6)), "y_shift": np.array(["lie", "run"])[np.arange(40) % 2]}
+    shift: dict[str, Any] = {
+        "x_shift": rng.normal(size=(40, 6)),
+        "y_shift": np.array(["lie", "run"])[np.arange(40) % 2],
+    }
     run = bench(people(tmp_path, **shift), tmp_path / "run")
     assert {"shifted_ind", "shifted_exd"} <= set(run.rows["stream"])
     for client in run.manifest.clients:

@@ -14,7 +14,7 @@ SHAPES = st.sampled_from([((4, 4, 1), np.uint8), ((3, 3, 3), np.uint8), ((5, 2),
 
 def samples(shape: tuple[int, ...], dtype: type, count: int, seed: int) -> Values:
     """Few different values, so that copies are frequent in the small shapes."""
-    picks = np.random.default_rng(seed).integers(0, 3, (max(count // 2, 1), *shape)).astype(dtype)
+    picks: Values = np.random.default_rng(seed).integers(0, 3, (max(count // 2, 1), *shape)).astype(dtype)
     return picks[np.random.default_rng(seed + 1).integers(0, len(picks), count)]
 
 

@@ -46,7 +46,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
 
 def test_numbers_become_signals_and_vectors() -> None:
     signals = Samples(np.arange(24, dtype=np.int16).reshape(2, 4, 3), np.arange(2))
-    assert (signals.kind, signals.shape, signals.values.dtype) == ("signals", (4, 3), np.float32)
+    assert (signals.kind, signals.shape, str(signals.values.dtype)) == ("signals", (4, 3), "float32")
     vectors = Samples(np.full((2, 5), 1 / 3), np.arange(2))
     assert (vectors.kind, vectors.shape) == ("vectors", (5,))
     assert vectors.values[0, 0] == np.float32(1 / 3)

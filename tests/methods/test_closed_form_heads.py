@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from btfl import ClientBundle, Summary
 from btfl.core.generative import class_scores
 from btfl.core.heads import LinearHead, probabilities
-from btfl.core.summary import ClassSums
+from btfl.core.sums import ClassSums
 from btfl.methods.base import BundleOnly
 from btfl.methods.ccvr import Ccvr, retrained, virtual_features
 from btfl.methods.closed_form_heads import ClosedFormHead, without_correlations

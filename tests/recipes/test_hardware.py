@@ -42,10 +42,12 @@ def compare(*recipes: str, **change: Any) -> dict[str, dict[str, float]]:
             settings = TrainingSettings.for_model("cnn", rounds=1, local_epochs=2, **changes)
             recipe = make_recipe(name, settings, (16, 16, 1), 10)
             updates.append(recipe.train(1, recipe.initial(), {}, data))
-        plain, changed = updates
-        assert all(array.dtype == np.float32 for array in changed.upload.values())
-        apart = max(float(np.abs(plain.upload[key] - changed.upload[key]).max()) for key in plain.upload)
-        moved = max(float(np.abs(plain.upload[key] - recipe.initial()[key]).max()) for key in plain.upload)
+        # What is uploaded; where nothing is, the network that stays with the client.
+        plain, changed = (update.upload or update.private for update in updates)
+        first = recipe.initial() or to_arrays(training.first_network(recipe))
+        assert all(array.dtype == np.float32 for array in changed.values())
+        apart = max(float(np.abs(plain[key] - changed[key]).max()) for key in plain)
+        moved = max(float(np.abs(plain[key] - first[key]).max()) for key in plain)
         losses = [update.metrics["loss"] for update in updates]
         found[name] = {"apart": apart / moved, "loss": abs(losses[1] - losses[0]) / losses[0]}
     return found

@@ -12,8 +12,8 @@ import pytest
 from btfl.benchmark.run import run_bench
 from btfl.errors import StorageError
 from btfl.experiments.experiment import make_experiment
-from btfl.report.cost import cost_tables
 from btfl.report.groups import group_runs, load_runs
+from btfl.report.tables import accuracy_table
 from btfl.runs.costs import Times, training_cost
 from btfl.runs.layout import RunFiles
 from btfl.runs.trained import TrainedFederation
@@ -85,10 +85,15 @@ def test_a_benchmark_leaves_its_costs_and_the_report_shows_them(tmp_path: Path) 
     times = Times.of_run(tmp_path)
     assert times.microseconds("btfl") > 0
     assert math.isnan(times.microseconds("memo"))
-    (table,) = cost_tables(group_runs(load_runs([tmp_path]))[0])
-    by_name = {row.method: [cell.value for cell in row.cells] for row in table.rows}
-    assert by_name["btfl"][3] == pytest.approx(2 * model / 1e6)
-    assert by_name["atp"][2] == "atp"
+    table = accuracy_table(group_runs(load_runs([tmp_path]), extras=("cost",))[0])
+    assert table.headings[-4:] == ("MB up", "MB down", "training s", "µs/sample")
+    by_name = {row.method: [float(cell.value) for cell in row.cells[-4:]] for row in table.rows}
+    assert by_name["btfl"][:2] == pytest.approx([2 * model / 1e6] * 2)
+    assert by_name["btfl"][:3] == by_name["fedavg"][:3]
+    assert by_name["atp"] == pytest.approx(
+        [atp.bytes_up / 3e6, atp.bytes_down / 3e6, atp.seconds, times.microseconds("atp")]
+    )
+    assert not any(cell.mark for row in table.rows for cell in row.cells[-4:])
     before = dict(times.of_method)
     run_bench(make_experiment({**SMALL, "methods": ("personal",)}), tmp_path)
     after = Times.of_run(tmp_path).of_method

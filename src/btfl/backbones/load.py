@@ -76,7 +76,6 @@ class Backbone:
             parts = [self._one(values[i : i + 1]) for i in range(len(values))]
         return np.concatenate(parts) if parts else np.empty((0, self.dimensions), np.float32)
 
-    @torch.inference_mode()
     def prepared(self, values: torch.Tensor) -> torch.Tensor:
         """Return samples as the module takes them: channels first, images resized and scaled."""
         if self.kind != "images":

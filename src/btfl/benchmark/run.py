@@ -184,7 +184,7 @@ def _evaluated(
     How long the methods took is added to ``times``.
     """
     same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
-    clients, rows = len(evaluation.manifest.clients), []
+    clients, rows = len(evaluation.manifest.clients), list[dict[str, Any]]()
     for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
         rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
         add(sample_rows(of_client, of_samples))

@@ -54,7 +54,7 @@ def methods(
         console.print()
     console.print("No method sees a label at test time, nor whether a sample is external.")
     console.print("Settings of one: btfl methods NAME. Change them with name\\[setting=value,...].")
-    console.print("Every one without gradients at test time, which are slow: --method all.")
+    console.print("All but those that take gradient steps at test time, which are slow: --method all.")
     console.print("A method of your own: --method my_module:MyMethod; see docs/adding-a-method.md.")
 
 

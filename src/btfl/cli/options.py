@@ -43,8 +43,8 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME,...",
-        help="Columns beside accuracy: fairness, calibration, or deviation, worst-decile, worst-client, ece, log-loss.",
-        autocompletion=completing(lambda: ("fairness", "calibration", *_single_columns())),
+        help="Columns beside accuracy: fairness, calibration, cost, or single ones such as worst-decile, sample-time.",
+        autocompletion=completing(lambda: ("fairness", "calibration", "cost", *_single_columns())),
     ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")]

@@ -194,7 +194,8 @@ class _Others:
         start, end = self.ends[client], self.ends[client + 1]
         size = len(self.tests) - (end - start)
         chosen = rng.choice(size, size=min(count, size), replace=False)
-        return self.tests[np.where(chosen < start, chosen, chosen + (end - start))]
+        external: Indices = self.tests[np.where(chosen < start, chosen, chosen + (end - start))]
+        return external
 
 
 def _as_is(index: Indices) -> Draw:

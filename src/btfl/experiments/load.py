@@ -63,7 +63,9 @@ def embedded(
     if experiment.standardise:
         embedder.scaling = scaling_of(replace(data.source, pool=samples, shifted=None), data.partition)
         samples = embedder.scaling.of(samples)
-    told = {**embedder.backbone.spec, "standardised": experiment.standardise}
+    told = {**embedder.backbone.spec, "sample_shape": list(data.source.sample_shape)}
+    if embedder.scaling is not None:
+        told["scaling"] = embedder.scaling.as_dict()
     return replace(data, embedded=samples, backbone=told), embedder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,35 +12,31 @@ import onnx
 import torch
 from torch import nn
 
+from btfl.export.before import Before
 from btfl.export.nodes import IR_VERSION, OPSET
 from btfl.models import Network
 from btfl.models.inputs import arranged
 
 
 class _Extractor(nn.Module):
-    """What happens to a sample before the heads, scaling of images included: a device passes in what it measures."""
+    """What happens to a sample before the heads, scaling included: a device passes in what it measures."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, before: Before) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.before = network, before
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        return self.network.features(arranged(samples))
+        return self.network.features(arranged(self.before(samples)))
 
 
-def extractor_graph(network: Network, sample_shape: Sequence[int]) -> onnx.ModelProto:
-    """Return a network's extractor as a graph with a dynamic batch.
-
-    Parameters
-    ----------
-    network : whose extractor
-    sample_shape : (height, width, channels) of images, (time, channels) of signals or (d,) of vectors
-    """
+def extractor_graph(network: Network, before: Before) -> onnx.ModelProto:
+    """Return a network's extractor, and what comes before it, as a graph with a dynamic batch."""
+    sample_shape = before.sample_shape
     is_image = len(sample_shape) == 3
     example = torch.zeros((2, *sample_shape), dtype=torch.uint8 if is_image else torch.float32)
     with _quietly():
         program: Any = torch.onnx.export(
-            _Extractor(network).eval(),
+            _Extractor(network, before).eval(),
             (example,),
             dynamo=True,
             input_names=["images" if is_image else "samples"],

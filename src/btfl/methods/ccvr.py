@@ -23,7 +23,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.generative import NEEDED, everyones_sums
 from btfl.core.heads import LinearHead, probabilities
 from btfl.core.softmax import log_softmax
-from btfl.core.summary import ClassSums
+from btfl.core.sums import ClassSums
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Client, Floats, Method
 from btfl.methods.card import OCHRE, Card

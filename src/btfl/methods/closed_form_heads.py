@@ -23,7 +23,7 @@ from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
 from btfl.core.generative import NEEDED, class_scores, everyones_sums, shares
 from btfl.core.heads import LinearHead, probabilities
-from btfl.core.summary import ClassSums
+from btfl.core.sums import ClassSums
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Client, Floats, Method
 from btfl.methods.card import OCHRE, Card

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from btfl.core.bundle import ClientBundle
+from btfl.core.calibration import Calibration
 from btfl.core.client import AUXILIARY, Weights, split_auxiliary
 from btfl.core.heads import LinearHead
 from btfl.core.summary import Summary
@@ -62,12 +63,14 @@ class FedDbe(FedAvg):
         """Return the offset as it is: it is trained with the network, in the rounds."""
         return private
 
+    def calibrate(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> Calibration:
+        """Look at the validation part with both heads."""
+        network = self.received(shared)
+        return self.look(network, network.head, moved_head(network, private), data, everyone)
+
     def bundle(self, network: Network, private: Weights, data: ClientData, everyone: Summary) -> ClientBundle:
         """Measure the final model; the personal head is the global one, read off features that are moved by c."""
-        head = LinearHead.of(network.head)
-        offset = np.asarray(private.get(OFFSET, np.zeros(head.dimensions)), dtype=np.float64)
-        bias = np.zeros(head.classes) if head.bias is None else head.bias
-        return self.make_bundle(network, head, LinearHead(head.weight, bias + head.weight @ offset), data, everyone)
+        return self.make_bundle(network, network.head, moved_head(network, private), data, everyone)
 
     def _offset(self, shared: Weights, private: Weights) -> nn.Parameter:
         return nn.Parameter(torch.from_numpy(np.array(private.get(OFFSET, np.zeros_like(shared[MEAN])))))
@@ -99,3 +102,11 @@ class FedDbe(FedAvg):
                     total += float(value.detach()) * len(labels)
                     right += int((logits.detach().argmax(1) == labels).sum())
         return {"loss": total / len(data.train), "accuracy": right / len(data.train)}
+
+
+def moved_head(network: Network, private: Weights) -> LinearHead:
+    """Return the head of features that are moved by the client's own vector c: W z + (W c + b)."""
+    head = LinearHead.of(network.head)
+    offset = np.asarray(private.get(OFFSET, np.zeros(head.dimensions)), dtype=np.float64)
+    bias = np.zeros(head.classes) if head.bias is None else head.bias
+    return LinearHead(head.weight, bias + head.weight @ offset)

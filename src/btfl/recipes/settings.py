@@ -84,6 +84,6 @@ _PAPER: Mapping[str, Mapping[str, Any]] = {
     "cct4": {"optimiser": "adam", "learning_rate": 0.001, "weight_decay": 0.0},
     "mlp": {"learning_rate": 0.05, "momentum": 0.9, "rounds": 20, "augment": False},  # ours, for the 8x8 digits
     "cnn1d": {"learning_rate": 0.02, "momentum": 0.9, "rounds": 20, "augment": False},  # ours, for 128 steps of HAPT
-    "linear": {"learning_rate": 0.05, "momentum": 0.9, "rounds": 50, "local_epochs": 1, "augment": False},  # ours
+    "linear": {"learning_rate": 0.01, "momentum": 0.9, "rounds": 50, "local_epochs": 1, "augment": False},  # ours
 }
 """The paper's settings of a model, where they are not those of the cnn."""

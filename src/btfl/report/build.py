@@ -81,7 +81,7 @@ def write_report(
     apart : show streams of different kinds side by side, instead of refusing them
     title : of the page; None: the names of the experiments
     reference : the method to compare with all others; None: BTFL
-    extras : columns beside accuracy: ``fairness``, ``calibration``, or single ones (``btfl.report.extras``)
+    extras : columns beside accuracy: ``fairness``, ``calibration``, ``cost``, or single ones (``btfl.report.extras``)
 
     Example: ``write_report(["runs/demo"], "runs/demo").page``
     """

@@ -1,4 +1,4 @@
-"""What methods cost: beside their accuracy, beside the bare forward pass, and beside what the paper measured."""
+"""The cost of adapting: each method beside the bare forward pass, and beside what the paper measured."""
 
 from __future__ import annotations
 
@@ -7,58 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from btfl.report import paper
-from btfl.report.groups import Group, is_oracle
+from btfl.report.groups import Group
 from btfl.report.table import Cell, Row, Table, number, number_cell, text_cell
-from btfl.runs.costs import FORWARD, Cost, Times, read_costs, training_cost
+from btfl.runs.costs import FORWARD, Cost, read_costs
 
 
 def cost_tables(group: Group) -> list[Table]:
-    """Return what a group of runs cost: beside accuracy, and as timed at batch 1; without what was not measured."""
-    return [*_beside_accuracy(group), *_timed(group)]
-
-
-def _beside_accuracy(group: Group) -> list[Table]:
-    """Return accuracy, bytes, training time and time of a sample for each method; empty if no run has any of them."""
-    clients = group.rows.groupby("method")["client"].nunique()
-    accuracies = group.rows.groupby("method")["accuracy"].mean() * 100
-    recipes = dict(zip(group.rows["method"], group.rows["recipe"], strict=True))
-    rows, known = [], False
-    for name, title in group.titles.items():
-        trained = [training_cost(run.folder, recipes[name]) for run in group.runs]
-        times = [Times.of_run(run.folder).microseconds(name) for run in group.runs]
-        megabytes = 1e6 * float(clients[name])
-        numbers = (
-            _mean([cost.bytes_up for cost in trained]) / megabytes,
-            _mean([cost.bytes_down for cost in trained]) / megabytes,
-            _mean([cost.seconds for cost in trained]),
-            _mean(times),
-        )
-        known = known or any(math.isfinite(value) for value in numbers)
-        cells = [number_cell(value, digits) for value, digits in zip(numbers, (2, 2, 0, 0), strict=True)]
-        cells = [text_cell(title), number_cell(float(accuracies[name])), text_cell(recipes[name]), *cells]
-        rows.append(Row(tuple(cells), is_oracle(name), name))
-    table = Table(
-        group.file("costs"),
-        f"Accuracy beside cost: {group.label}",
-        ("method", "average", "training", "MB up", "MB down", "training s", "µs a sample"),
-        tuple(rows),
-        (
-            "MB: arrays that a client sent and received in all rounds, mean over clients; summaries and final bundles "
-            "are not counted. Training: wall time of all rounds, on whatever machine and workers it had. Methods that "
-            "share a training share its cost.",
-            "Time of a sample: in the benchmark itself, on its batches, beside whatever else ran; of a method on "
-            "features it is without the extractor's pass.",
-            "A dash: not measured, as where weights came from elsewhere.",
-        ),
-    )
-    return [table] if known else []
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _timed(group: Group) -> list[Table]:
     """Return the table of what a group of runs measured at batch 1; empty where nothing was timed."""
     together: dict[str, Cost] = {}
     for run in group.runs:

@@ -1,4 +1,8 @@
-"""Columns beside accuracy, on request: how evenly clients are served, and how far confidence can be believed."""
+"""Columns beside accuracy, on request: how evenly clients are served, how far confidence can be believed, and costs.
+
+Costs are as they were measured: bytes and seconds of a training's rounds from its log, the time of a sample from the
+benchmark itself. They are no function of the settings, and unknown (a dash) where weights came from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,11 @@ from numpy.typing import NDArray
 from btfl.errors import InputError, UnknownNameError
 from btfl.report import calibration
 from btfl.report.accuracy import AVERAGE
+from btfl.runs.costs import Times, TrainingCost, training_cost
 
 if TYPE_CHECKING:
     from btfl.report.groups import Group
+    from btfl.runs.saved import SavedRun
 
 Floats = NDArray[np.float64]
 
@@ -30,8 +36,8 @@ class Extra:
     name : how it is asked for
     heading : how a table calls it
     help : what it is, for a note below the table
-    of_seed : the number, from clients' average accuracies in % or from one seed's samples
-    from_samples : which of the two it is made from
+    of_seed : the number, from clients' average accuracies in %, from one seed's samples, or from a run and a method
+    from_samples, from_run : which of these it is made from
     least : whether less is better
     digits : that tables show
     """
@@ -43,9 +49,12 @@ class Extra:
     from_samples: bool = False
     least: bool = False
     digits: int = 2
+    from_run: bool = False
 
     def values(self, group: Group, method: str) -> Floats:
         """Return the number for each seed, (seeds,), in order; NaN where samples are needed and were not kept."""
+        if self.from_run:
+            return np.array([self.of_seed(run, method) for run in group.runs])
         if not self.from_samples:
             clients = group.by_client.xs(method, level="method")[AVERAGE]
             parts = [part.to_numpy(np.float64) for _, part in clients.groupby(level="seed")]
@@ -83,6 +92,34 @@ def log_loss(samples: pd.DataFrame) -> float:
     return calibration.log_loss(samples["true_probability"].to_numpy())
 
 
+def megabytes_up(run: SavedRun, method: str) -> float:
+    """Return what a client has uploaded in all rounds of the method's training, mean over clients."""
+    return _training(run, method).bytes_up / 1e6 / _clients(run)
+
+
+def megabytes_down(run: SavedRun, method: str) -> float:
+    """Return what a client was sent in all rounds of the method's training, mean over clients."""
+    return _training(run, method).bytes_down / 1e6 / _clients(run)
+
+
+def training_seconds(run: SavedRun, method: str) -> float:
+    """Return the wall time of all rounds of the method's training."""
+    return _training(run, method).seconds
+
+
+def sample_microseconds(run: SavedRun, method: str) -> float:
+    """Return the mean time that the method took for a sample."""
+    return Times.of_run(run.folder).microseconds(method)
+
+
+def _training(run: SavedRun, method: str) -> TrainingCost:
+    return training_cost(run.folder, str(run.rows.loc[run.rows["method"] == method, "recipe"].iloc[0]))
+
+
+def _clients(run: SavedRun) -> int:
+    return int(run.rows["client"].nunique())
+
+
 _EVERY = (
     Extra(
         "deviation", "std over clients",
@@ -101,17 +138,36 @@ _EVERY = (
         "log-loss", "log loss", "Log loss: of the true class, in nats, all samples together.",
         log_loss, from_samples=True, least=True, digits=3,
     ),
+    Extra(
+        "bytes-up", "MB up", "MB up: arrays that a client uploads in all rounds of the training, mean over clients.",
+        megabytes_up, from_run=True,
+    ),
+    Extra(
+        "bytes-down", "MB down",
+        "MB down: arrays that a client is sent in all rounds. The end of training is not counted; methods that share a "
+        "training share its cost.", megabytes_down, from_run=True,
+    ),
+    Extra(
+        "training-time", "training s", "Training: seconds of wall time of all rounds, on the machine that it had.",
+        training_seconds, digits=0, from_run=True,
+    ),
+    Extra(
+        "sample-time", "µs/sample",
+        "Time of a sample: in the benchmark itself, beside whatever else ran; of a method on features without the "
+        "extractor's pass.", sample_microseconds, digits=0, from_run=True,
+    ),
 )  # fmt: skip
 EXTRAS: Mapping[str, Extra] = {extra.name: extra for extra in _EVERY}
 SETS: Mapping[str, tuple[str, ...]] = {
     "fairness": ("deviation", "worst-decile", "worst-client"),
     "calibration": ("ece", "log-loss"),
+    "cost": ("bytes-up", "bytes-down", "training-time", "sample-time"),
 }
 """Several columns under one name."""
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that these names stand for, each once; ``fairness`` and ``calibration`` are several.
+    """Return the columns that these names stand for, each once; ``fairness``, ``calibration``, ``cost`` are several.
 
     >>> chosen(["fairness", "ece"])
     ('deviation', 'worst-decile', 'worst-client', 'ece')

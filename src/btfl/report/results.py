@@ -52,7 +52,7 @@ class Results:
         ----------
         folders : of runs; those of several kinds of streams stand side by side
         reference : the method to compare with all others; None: BTFL
-        columns : beside accuracy: ``fairness``, ``calibration``, or single ones (``btfl.report.extras``)
+        columns : beside accuracy: ``fairness``, ``calibration``, ``cost``, or single ones (``btfl.report.extras``)
         folder : where the report goes; None: the first of the folders
         """
         groups = group_runs(load_runs(folders), apart=True, reference=reference, extras=columns)
@@ -100,7 +100,7 @@ class Results:
         Parameters
         ----------
         name : ``accuracy``, ``difference``, ``calibration``, ...; see ``tables``
-        columns : beside accuracy: ``fairness``, ``calibration``, or single ones (``btfl.report.extras``)
+        columns : beside accuracy: ``fairness``, ``calibration``, ``cost``, or single ones (``btfl.report.extras``)
         reference : the method that is compared with all others, in the table ``difference``
         """
         if columns or reference is not None:

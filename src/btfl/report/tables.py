@@ -26,8 +26,9 @@ HEADINGS = {
     "average": "average",
 }
 """How a table calls the streams."""
-OURS = ("coherent",)
-"""Methods that are not the paper's but our own: each is compared with all others."""
+OURS = ("coherent", "coherent-1")
+"""Methods that are not the paper's but our own, the newest first: the first of them that was run is compared with all
+others."""
 
 
 def accuracy_table(group: Group) -> Table:
@@ -42,7 +43,8 @@ def accuracy_table(group: Group) -> Table:
         rows.append(_row(group, name, [*cells, number_cell(float(weights[name]), 3), *more]))
     marked = mark_best(rows, range(1, len(columns) + 1))
     for place, extra in enumerate(extras, start=len(columns) + 2):
-        marked = mark_best(marked, [place], least=extra.least, digits=extra.digits)
+        if not extra.from_run:  # a cost that methods share is no merit
+            marked = mark_best(marked, [place], least=extra.least, digits=extra.digits)
     return Table(
         group.file("accuracy"),
         f"Accuracy in %: {group.label}",
@@ -109,7 +111,8 @@ def interval_tables(group: Group) -> list[Table]:
     That is the method that was asked for, BTFL, and our own.
     """
     usual = replace(group, asked=None).reference
-    names = dict.fromkeys([group.reference, usual, *(name for name in OURS if name in group.titles)])
+    ours = next((name for name in OURS if name in group.titles), None)
+    names = dict.fromkeys([group.reference, usual, ours])
     return [_interval_table(group, name) for name in names if name is not None and len(group.titles) > 1]
 
 

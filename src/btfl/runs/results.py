@@ -29,7 +29,7 @@ OF_SAMPLE = (
 TRACED = ("e", "log_tau", "log_tau_hat", "event", "a", "b", "local_entropy", "global_entropy", "lambda_s")
 """Columns that are always there, after those; further ones that methods declare follow, sorted by name."""
 
-_ROWS_AT_ONCE = 1_000_000  # of samples, in memory before they are written
+_ROWS_AT_ONCE = 250_000  # of samples, in memory before they are written
 
 Columns = dict[str, NDArray[Any]]
 

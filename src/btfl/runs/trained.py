@@ -62,6 +62,8 @@ class TrainedFederation:
             "image_shape": tuple(self.spec["image_shape"]),
             "classes": self.spec["classes"],
         }
+        told = self.spec.get("data", {})
+        model.update({name: told[name] for name in ("scaling", "backbone") if name in told})
         return DeployedClient(outcome.bundle, {"global": self.shared, **outcome.networks}, model)
 
     def outcome(self, number: int) -> ClientOutcome:

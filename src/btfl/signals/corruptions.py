@@ -93,7 +93,8 @@ def _turned(batch: _Batch, rng: np.random.Generator) -> NDArray[np.float64]:
     cross = np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]]).transpose(2, 0, 1)  # a x v = cross @ v
     turn = np.eye(_AXES) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross  # Rodrigues
     by_sensor = batch.signals.reshape(count, steps, channels // _AXES, _AXES)
-    return np.einsum("nij,ntsj->ntsi", turn, by_sensor).reshape(batch.signals.shape)
+    turned: NDArray[np.float64] = np.einsum("nij,ntsj->ntsi", turn, by_sensor)
+    return turned.reshape(batch.signals.shape)
 
 
 def _sampling_rate(batch: _Batch, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -49,7 +49,8 @@ def _variants(plain: Signals, rng: np.random.Generator, strength: float) -> Sign
             if len(rows):
                 chains[rows] = operation(chains[rows], levels[rows, step], phases[rows, step])
     mixed = (chains.reshape(count, CHAINS, *plain.shape[1:]) * shares[:, :, None, None]).sum(axis=1)
-    return keep * plain + (1 - keep) * mixed
+    variants: Signals = keep * plain + (1 - keep) * mixed
+    return variants
 
 
 def _warp_time(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
@@ -62,7 +63,8 @@ def _warp_time(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
 def _warp_size(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
     share = np.linspace(0, 1, signals.shape[1], dtype=np.float32)
     wave = np.sin(2 * np.pi * (share + phases[:, None]), dtype=np.float32)
-    return signals * (1 + levels[:, None] * (_RESIZED / _STRONGEST) * wave)[:, :, None]
+    resized: Signals = signals * (1 + levels[:, None] * (_RESIZED / _STRONGEST) * wave)[:, :, None]
+    return resized
 
 
 def _shift(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
@@ -73,9 +75,10 @@ def _shift(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
 def _smooth(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
     half = _SMOOTHED // 2
     padded = np.pad(signals, ((0, 0), (half, half), (0, 0)), mode="edge")
-    average = sum(padded[:, i : i + signals.shape[1]] for i in range(_SMOOTHED)) / np.float32(_SMOOTHED)
+    average = np.mean([padded[:, i : i + signals.shape[1]] for i in range(_SMOOTHED)], axis=0).astype(np.float32)
     share = (np.abs(levels) / _STRONGEST)[:, None, None]
-    return (1 - share) * signals + share * average
+    smoothed: Signals = (1 - share) * signals + share * average
+    return smoothed
 
 
 def _hold(signals: Signals, levels: Drawn, phases: Drawn) -> Signals:
@@ -96,7 +99,8 @@ def at_times(signals: Signals, times: NDArray[np.float32]) -> Signals:
     after = np.minimum(before + 1, last)
     share = (clipped - before).astype(np.float32)[:, :, None]
     rows = np.arange(len(signals))[:, None]
-    return signals[rows, before] * (1 - share) + signals[rows, after] * share
+    read: Signals = signals[rows, before] * (1 - share) + signals[rows, after] * share
+    return read
 
 
 OPERATIONS: tuple[Operation, ...] = (_warp_time, _warp_size, _shift, _smooth, _hold)
