@@ -28,7 +28,8 @@ from btfl.data.federated import ClientData
 from btfl.data.source import Samples
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Job, Kept
-from btfl.engines.faults import FaultSettings, check_description, check_update
+from btfl.engines.door import check_description, check_update
+from btfl.engines.faults import FaultSettings
 from btfl.recipes import TrainingSettings
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.recipes.registry import RECIPES, make_recipe

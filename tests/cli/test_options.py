@@ -57,7 +57,7 @@ def test_every_single_setting_of_an_experiment_is_an_option_with_its_range() -> 
     assert isinstance(alpha, click.FloatRange)
     assert (alpha.min, alpha.min_open) == (0, True)
     assert isinstance(split, click.Choice)
-    assert list(split.choices) == ["honest", "redrawn"]
+    assert list(split.choices) == ["honest", "redrawn", "ordered"]
 
 
 @pytest.mark.parametrize("command", ["bench", "train", "flower simulate", "flower new"])
@@ -132,7 +132,7 @@ def test_no_command_takes_the_last_of_two() -> None:
                 continue
             value = "honest" if option.name == "split" else "dirichlet" if option.name == "partition" else "2"
             value = "true" if option.type is click.BOOL else "0.5" if option.name in ("scale", "min_share") else value
-            value = "5" if option.name == "longest_stream" else value
+            value = "8" if option.name in ("longest_stream", "fewest", "backbone_size") else value
             required = ["--onnx", "file"] if name == "export" and option.name != "onnx" else []
             with pytest.raises(click.UsageError, match=f"{option.opts[0]} is given twice"):
                 command.make_context(name, [*words, *required, *[option.opts[0], value] * 2])

@@ -14,7 +14,7 @@ name              what happens                                                  
 
 Deviations and means are of the whole dataset's channels, as they were measured. ``turned`` takes channels three by
 three (x, y, z of one sensor each) and turns all of them alike, so it needs channels in a multiple of three. Each sample
-is corrupted on its own. The constants are ours, chosen by looking at the signals before any model was trained.
+is corrupted on its own. The constants are ours, set before any model was trained on such streams.
 """
 
 from __future__ import annotations
