@@ -42,7 +42,8 @@ def make_bundle(backbone: nn.Module) -> ClientBundle:
     z, y = btfl.torch.features(backbone, make_inputs()), rng.integers(CLASSES, size=SAMPLES)
     own = Summary.of(z[:40], y[:40] // 2, CLASSES)
     heads = rng.normal(size=(2, CLASSES, WIDTH))
-    return ClientBundle.of(*heads, own, own + Summary.of(z[40:], y[40:], CLASSES), features=z[:40])
+    everyone = own + Summary.of(z[40:], y[40:], CLASSES)
+    return ClientBundle.of(heads[0], heads[1], own, everyone, features=z[:40])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def parts() -> tuple[nn.Module, ClientBundle]:
 
 def alone(method: Method, backbone: nn.Module, inputs: torch.Tensor, sizes: list[int]) -> np.ndarray:
     """The method itself on the backbone's features, in the same batches."""
-    batches = [batch for batch in inputs.split(sizes) if len(batch)]
+    batches = [batch for batch in inputs.split(sizes) if len(batch)]  # type: ignore[no-untyped-call]
     with torch.no_grad():
         return np.concatenate([method.predict(backbone(batch).double().numpy()) for batch in batches])
 
@@ -67,7 +68,7 @@ def test_it_equals_the_method_to_the_bit_in_batches_of_any_size(name: str, cuts:
     sizes = np.diff([0, *sorted(cuts), SAMPLES]).tolist()
     model = btfl.torch.Adapted(backbone, METHODS[name](bundle))
     with torch.inference_mode(inference):
-        given = torch.cat([model(batch) for batch in inputs.split(sizes)])
+        given = torch.cat([model(batch) for batch in inputs.split(sizes)])  # type: ignore[no-untyped-call]
     expected = METHODS[name](bundle)
     np.testing.assert_array_equal(given.numpy(), alone(expected, backbone, inputs, sizes))
     assert model.state == expected.state

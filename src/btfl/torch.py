@@ -143,7 +143,7 @@ def _inputs(batches: Iterable[Any]) -> Iterator[torch.Tensor]:
     if isinstance(batches, np.ndarray):
         batches = torch.from_numpy(batches)
     if isinstance(batches, torch.Tensor):
-        batches = batches.split(_AT_ONCE)
+        batches = [batches[i : i + _AT_ONCE] for i in range(0, len(batches), _AT_ONCE)]
     for batch in batches:
         inputs = batch[0] if isinstance(batch, tuple | list) and len(batch) else batch
         if isinstance(inputs, np.ndarray):

@@ -13,7 +13,7 @@ import pytest
 
 from btfl.benchmark.run import run_bench
 from btfl.experiments.experiment import make_experiment
-from btfl.storage import load_record, read_json, save_record, write_json
+from btfl.storage import load_record, read_json, save_record, sealed, write_json
 from btfl.zoo import start
 
 Said = Callable[..., str]
@@ -48,8 +48,9 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 def change_experiment(run: Path, **changes: Any) -> None:
-    record = read_json(run / "run.json")
-    write_json(run / "run.json", {**record, "experiment": {**record["experiment"], **changes}})
+    """Change the experiment a run names, with a hash that is right: a stranger can compute it, too."""
+    record = {name: value for name, value in read_json(run / "run.json").items() if name != "record_sha256"}
+    write_json(run / "run.json", sealed({**record, "experiment": {**record["experiment"], **changes}}))
 
 
 def change_model(run: Path, model: str) -> None:

@@ -19,13 +19,14 @@ from btfl.randomness import generator
 from btfl.signals import distort
 
 Rows = NDArray[np.float32]
-Spread = Callable[[Callable[[Values], Rows], Sequence[Values]], Iterator[Rows]]
+Places = list[int]
+Spread = Callable[[Callable[[Places], Rows], Sequence[Places]], Iterator[Rows]]
 """(function, items) -> results in the order of the items: where the work is done."""
 
 _AT_ONCE = 256  # samples of one piece of work, and of one file
 
 
-def here(function: Callable[[Values], Rows], items: Sequence[Values]) -> Iterator[Rows]:
+def here(function: Callable[[Places], Rows], items: Sequence[Places]) -> Iterator[Rows]:
     """Do all work in this process, one piece after the other."""
     return map(function, items)
 
@@ -61,7 +62,7 @@ class Embedder:
         spread : where the work is done
         progress : called as ``progress(what, done, total)`` with the samples of this call that had to be computed
         """
-        return self._rows(values, _keys(values), partial(_plain, self.backbone), spread, progress)
+        return self._rows(_keys(values), partial(_plain, self.backbone, values), spread, progress)
 
     def scaled_features(self, values: Values) -> Rows:
         """Return the features of samples in the units that heads were trained in."""
@@ -78,7 +79,7 @@ class Embedder:
         """
         told = f"distorted {strength:g} ".encode()
         keys = [hashlib.sha256(told + key).digest() for key in _keys(values)]
-        return self._rows(values, keys, partial(_distorted, self.backbone, strength), spread, progress)
+        return self._rows(keys, partial(_distorted, self.backbone, strength, values), spread, progress)
 
     def samples(
         self, samples: Samples, strength: float, *, spread: Spread = here, progress: Progress = silent
@@ -93,14 +94,7 @@ class Embedder:
             copies = self.copies(samples.values, strength, spread=spread, progress=progress)
         return Samples(vectors, samples.labels, copies)
 
-    def _rows(
-        self,
-        values: Values,
-        keys: Sequence[bytes],
-        work: Callable[[Values], Rows],
-        spread: Spread,
-        progress: Progress,
-    ) -> Rows:
+    def _rows(self, keys: Sequence[bytes], work: Callable[[Places], Rows], spread: Spread, progress: Progress) -> Rows:
         rows, there = self._store.find(keys)
         first: dict[bytes, int] = {}
         for place in np.flatnonzero(~there).tolist():
@@ -108,8 +102,7 @@ class Embedder:
         missing = list(first.values())
         parts = [missing[i : i + _AT_ONCE] for i in range(0, len(missing), _AT_ONCE)]
         done, what = 0, f"features of {self.backbone.name}"
-        # Sequences of arrays, cut when they are asked for: only a few are in memory at a time.
-        for part, found in zip(parts, spread(work, _Parts(values, parts)), strict=True):
+        for part, found in zip(parts, spread(work, parts), strict=True):
             self._store.add([keys[place] for place in part], found)
             rows[part] = found
             done += len(part)
@@ -119,24 +112,12 @@ class Embedder:
         return rows
 
 
-class _Parts(Sequence[Values]):  # type: ignore[misc]
-    """Rows of an array, part by part."""
-
-    def __init__(self, values: Values, parts: Sequence[Sequence[int]]) -> None:
-        self._values, self._parts = values, parts
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __getitem__(self, number):  # type: ignore[no-untyped-def]
-        return self._values[self._parts[number]]
+def _plain(backbone: Backbone, values: Values, places: Places) -> Rows:
+    return backbone.features(values[places])
 
 
-def _plain(backbone: Backbone, values: Values) -> Rows:
-    return backbone.features(values)
-
-
-def _distorted(backbone: Backbone, strength: float, values: Values) -> Rows:
+def _distorted(backbone: Backbone, strength: float, values: Values, places: Places) -> Rows:
+    values = values[places]
     distorted = augmix.distorted if backbone.kind == "images" else distort.distorted
     copies = [
         distorted(values[i : i + 1], generator(0, "distorted copy", key.hex()), strength)

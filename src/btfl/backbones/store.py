@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,10 @@ class FeatureStore:
 
     def add(self, keys: Sequence[bytes], rows: Rows) -> None:
         """Add rows (n, d) with their keys, as one file."""
-        arrays = {"keys": np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), KEY), "features": rows}
+        arrays: dict[str, NDArray[Any]] = {
+            "keys": np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), KEY),
+            "features": rows,
+        }
         content = save(arrays)
         name = hashlib.sha256(content).hexdigest()
         write_atomically(self.folder / f"{name}{_SUFFIX}", content)

@@ -10,12 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from btfl.backbones.embed import Embedder, Rows
+from btfl.backbones.embed import Embedder, Places, Rows
 from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
 from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
 from btfl.benchmark.record import constants, describe_run
 from btfl.data.federated import FederatedData
-from btfl.data.samples import Values
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
@@ -161,8 +160,8 @@ def embed(
     the name of the backbone.
     """
 
-    def spread(function: Callable[[Values], Rows], items: Sequence[Values]) -> Iterator[Rows]:
-        with WorkerPool[Values, Rows](workers, function) as pool:
+    def spread(function: Callable[[Places], Rows], items: Sequence[Places]) -> Iterator[Rows]:
+        with WorkerPool[Places, Rows](workers, function) as pool:
             yield from pool.map(items)
 
     def progress(what: str, done: int, total: int | None) -> None:

@@ -66,8 +66,8 @@ class Watcher:
         of_what = "" if event.stage == "embed" else "clients "
         description = f"{words} {count}{of_what}{event.clients_done}/{event.clients}"
         self._progress.update(self._tasks[key], completed=done, description=description)
-        if event.metrics:
-            loss, accuracy = (event.metrics.get(name, float("nan")) for name in ("loss", "accuracy"))
+        if {"loss", "accuracy"} <= event.metrics.keys():  # FedRep has neither where there is no extractor to train
+            loss, accuracy = (event.metrics[name] for name in ("loss", "accuracy"))
             self._progress.update(self._tasks[key], metrics=f"loss {loss:.3f} acc {accuracy:.1%}")
 
 

@@ -24,6 +24,8 @@ from btfl.core.likelihood import THRESHOLD, DiscretisedLikelihood
 from btfl.core.sums import DISTORTED, KINDS, PLAIN, ClassSums
 from btfl.errors import InputError
 
+__all__ = ["DISTORTED", "KINDS", "LARGEST", "PLAIN", "STATISTICS", "ClassSums", "Protection", "Statistic", "Summary"]
+
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 

@@ -22,6 +22,9 @@ class Before(nn.Module):
     scaling : mean and deviation of each channel, column or feature, as lists; None: nothing is scaled
     """
 
+    mean: torch.Tensor
+    deviation: torch.Tensor
+
     def __init__(self, sample_shape: tuple[int, ...], backbone: Backbone | None, scaling: Any) -> None:
         super().__init__()
         self.sample_shape = sample_shape
