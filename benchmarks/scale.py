@@ -179,10 +179,10 @@ def print_times(found: Mapping[str, Exchange], repeats: int) -> None:
         times: dict[str, list[float]] = {"upload": [], "description": []}
         for _ in range(repeats):
             begun = time.perf_counter()
-            check_update(one.update, shapes, FaultSettings().largest)
+            check_update(one.update, shapes, FaultSettings())
             average.add(one.update.upload, one.update.samples)
             added = time.perf_counter()
-            check_description(one.description, one.recipe)
+            check_description(one.description, one.recipe, FaultSettings())
             total = total + one.description.summary
             times["upload"].append(1000 * (added - begun))
             times["description"].append(1000 * (time.perf_counter() - added))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from btfl.methods.coherent.settings import FIRST_VERSION
 from btfl.methods.registry import find_method
 
 CLASSES, DIMENSIONS, SAMPLES = 3, 5, 4000
-EXACT = {
+EXACT: dict[str, Any] = {
     "temperature": 1.0, "shrinkage": 0.0, "openness": 0.0, "local_temperature": 1.0, "generative_share": 1.0,
     "log_tau_limit": 600.0,
 }  # fmt: skip
@@ -138,5 +140,6 @@ def test_classes_a_client_lacks_have_everyones_means() -> None:
     z, y = people.draw("own", 300)
     own = Summary.of(z[y == 0], y[y == 0], classes=CLASSES)
     everyone = own + Summary.of(*people.draw("everyone", 900), classes=CLASSES)
-    method = Coherent(ClientBundle.of(*[np.eye(CLASSES, DIMENSIONS)] * 2, own, everyone), inverse_kappa=0.5)
+    head = np.eye(CLASSES, DIMENSIONS)
+    method = Coherent(ClientBundle.of(head, head, own, everyone), inverse_kappa=0.5)
     assert np.isfinite(method.predict(people.draw("everyone", 50)[0])).all()

@@ -183,8 +183,9 @@ class Coherent(Method):
         statistics = self.bundle.statistics
         if self.chosen.inverse_kappa == 0 or OWN_SUMS not in statistics:
             return None
-        own = (np.asarray(statistics[name], dtype=np.float64) for name in ("local_class_counts", OWN_SUMS))
-        return own_offsets(*own, everyones_sums(self.bundle), self.chosen.inverse_kappa)
+        counts = np.asarray(statistics["local_class_counts"], dtype=np.float64)
+        sums = np.asarray(statistics[OWN_SUMS], dtype=np.float64)
+        return own_offsets(counts, sums, everyones_sums(self.bundle), self.chosen.inverse_kappa)
 
     @property
     def trace(self) -> Trace:
