@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.base import BundleOnly, Column, Method
 from btfl.methods.registry import find_method
@@ -47,22 +48,24 @@ class Model:
     served : its name and bundle
     method : as ``--method`` names it
     settings : of the monitor
-    calibration : levels that were found earlier; None: they are found now, which takes about a second
+    stored : levels of the monitor that were found earlier; if none fits, they are found now, which takes a second
     """
 
     def __init__(
-        self, served: Served, method: str, settings: MonitorSettings, calibration: Calibration | None = None
+        self, served: Served, method: str, settings: MonitorSettings, stored: Iterable[Calibration] = ()
     ) -> None:
         variant = find_method(method)
         if variant.method.takes != "features":
             raise InputError(f"{variant.title} changes a network with torch; btfl serve runs methods that take features")
         self.name, self.sha256 = served.name, served.sha256
-        self.method: Method = variant.build(BundleOnly(served.bundle))
+        self.method: Method = variant.build(BundleOnly(_without_samples(served.bundle, variant.method.needs)))
         self.classes, self.dimensions = served.bundle.classes, served.bundle.dimensions
         self.identity = f"{identity(self.method)} classes={self.classes}"
         """A memory that was made by the same method, with the same settings, for as many classes, can be kept."""
-        fits = (each for each in (calibration, served.calibration) if each is not None and self._fits(each, settings))
-        found = next(fits, None)
+        known = [*stored, *([] if served.calibration is None else [served.calibration])]
+        found = next((each for each in known if self._fits(each, settings)), None)
+        self.found_levels = found is None
+        """Whether the monitor's levels had to be found now."""
         self.calibration = found or calibrate(self.method, own_features(served.bundle), settings.warm_up)
         self.monitor = Monitor(self.calibration, settings)
         self.columns: Mapping[str, Column] = self.method.columns
@@ -127,3 +130,13 @@ class Model:
         for name, column in self.columns.items():
             outputs.append({"name": name, "datatype": NAMES[np.dtype(column.dtype).str[1:]], "shape": [-1]})
         return {"name": self.name, "versions": ["1"], "platform": "btfl", "inputs": inputs, "outputs": outputs}
+
+
+def _without_samples(bundle: ClientBundle, needed: tuple[str, ...]) -> ClientBundle:
+    """Return a bundle without the features of samples that the method does not need: a fleet's do not fit in memory."""
+    kept = {
+        name: value
+        for name, value in bundle.statistics.items()
+        if name in needed or not name.startswith(("train_", "validation_"))
+    }
+    return replace(bundle, statistics=kept)
