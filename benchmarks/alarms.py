@@ -1,8 +1,8 @@
 """The monitor's alarms on the streams of ``btfl drift``: false alarms beside the rate that was promised, and the delay.
 
-Run as ``python benchmarks/alarms.py RUN`` on a finished run of ``btfl bench``. Levels are found on each client's validation
-features (or its training features, or its sums), before any test stream is looked at; the streams are the client's test
-samples. River's detectors have no rate to promise: they run as they come, and are shown with the rate that came out.
+Run as ``python benchmarks/alarms.py RUN`` on a finished run of ``btfl bench``. Levels are found on each client's own
+validation features (or its training features, or its sums), before any test stream is looked at; the streams are the client's
+test samples. River's detectors have no rate to promise: they run as they come, and are shown with the rate they had.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl import Coherent
+from btfl import Coherent, CoherentSettings
 from btfl.monitor import Calibration, Monitor, Own, calibrate, own_features
 from btfl.randomness import generator
 from btfl.studies.drift.detectors import SIGNALS, river, scaled
@@ -37,7 +37,11 @@ def ours(bundle: Any, calibration: Calibration, rate: float) -> FirstAlarm:
 
 
 def library(bundle: Any, name: str, signal: str, warm_up: int) -> FirstAlarm:
-    made = {"ADWIN": lambda: river().ADWIN(clock=1), "KSWIN": lambda: river().KSWIN(seed=0), "Page-Hinkley": lambda: river().PageHinkley()}
+    made = {
+        "ADWIN": lambda: river().ADWIN(clock=1),
+        "KSWIN": lambda: river().KSWIN(seed=0),
+        "Page-Hinkley": lambda: river().PageHinkley(),
+    }
     return lambda features: first_alarm(made[name](), scaled(SIGNALS[signal][1], bundle, features).tolist(), warm_up)
 
 
@@ -45,7 +49,7 @@ def from_sums(bundle: Any) -> Own:
     kept = {name: value for name, value in bundle.statistics.items() if not name.endswith("_features")}
     return own_features(type(bundle)(
         bundle.global_head, bundle.personal_head, bundle.local_likelihood, bundle.global_likelihood, statistics=kept
-    ))  # fmt: skip
+    ), CoherentSettings())  # fmt: skip
 
 
 def main() -> None:

@@ -73,7 +73,9 @@ class Postgres:
         """Kill it as a power cut would: SIGKILL to all of its processes."""
         pid = int((self._data / "postmaster.pid").read_text().split()[0])
         os.kill(pid, 9)
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True
+        ).stdout.split()
         for child in children:  # they would end by themselves, and hold the memory until then
             try:
                 os.kill(int(child), 9)

@@ -6,7 +6,7 @@ from client to client, so the levels at which to alarm are found there: streams 
 validation features (or training features, or Gaussians with its sums where no features are kept), and the level is the
 one that is first crossed at the promised rate. Needs numpy only, so a device can run it alone:
 
-    monitor = Monitor(calibrate(method, own_features(bundle)), on_alarm=print)
+    monitor = Monitor(calibrate(method, own_features(bundle, method.settings)), on_alarm=print)
     for batch in stream:
         method.predict(batch)
         monitor.watch(method.trace)
@@ -124,24 +124,29 @@ class Own:
     samples: int
 
 
-def own_features(bundle: ClientBundle, seed: int = 0) -> Own:
-    """Return the best a bundle has: validation features, else training features, else samples of its Gaussians."""
+def own_features(bundle: ClientBundle, settings: Settings | None = None, seed: int = 0) -> Own:
+    """Return the best a bundle has: validation features, else training features, else samples of its Gaussians.
+
+    ``settings`` are the method's: Gaussians are drawn as the method itself believes in them, with its ``temperature``
+    (the covariance is so much wider) and its share of ``distorted`` copies.
+    """
     for part in ("validation", "train"):
         found = bundle.statistics.get(f"{part}_features")
         if found is not None and len(found) >= FEWEST:
             return Own(np.asarray(found, dtype=np.float64), {"train": "training"}.get(part, part), len(found))
-    return Own(_from_sums(bundle, generator(seed, "own features from sums"), 1000), "sums", 0)
+    wider, distorted = (float(getattr(settings, name, usual)) for name, usual in (("temperature", 1), ("distorted", 0)))
+    return Own(_from_sums(bundle, generator(seed, "own features from sums"), 1000, wider, distorted), "sums", 0)
 
 
-def _from_sums(bundle: ClientBundle, rng: np.random.Generator, samples: int) -> Floats:
+def _from_sums(bundle: ClientBundle, rng: np.random.Generator, samples: int, wider: float, distorted: float) -> Floats:
     """Draw from the client's own mixture of classes, each a Gaussian with everyone's mean and covariance."""
     bundle.require("local_class_counts", by="a monitor without features of the client's own")
-    sums, own = everyones_sums(bundle), np.asarray(bundle.statistics["local_class_counts"], dtype=np.float64)
+    sums, own = everyones_sums(bundle, distorted), np.asarray(bundle.statistics["local_class_counts"], dtype=np.float64)
     has = (sums.counts > 0) & (own > 0)
     if not has.any():
         raise InputError("the client's own class counts are all zero: there is nothing to draw own streams from")
     means = sums.sums / np.maximum(sums.counts, 1.0)[:, None]
-    within = (sums.scatter - (means.T * sums.counts) @ means) / sums.counts.sum()
+    within = wider * (sums.scatter - (means.T * sums.counts) @ means) / sums.counts.sum()
     size, directions = np.linalg.eigh((within + within.T) / 2)
     labels = rng.choice(len(own), samples, p=np.where(has, own, 0.0) / own[has].sum())
     noise = rng.normal(size=(samples, len(size))) * np.sqrt(np.maximum(size, 0.0))

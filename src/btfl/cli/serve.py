@@ -38,10 +38,10 @@ class ServeCommand(Command):
 
 def serve(
     context: typer.Context,
-    source: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Bundles, a run, a trained federation, or zoo:NAME.")
-    ],
-    check: Annotated[bool, typer.Option("--check", help="Load everything, ask each model once, say so and end.")] = False,
+    source: Annotated[str, typer.Argument(metavar="FOLDER", help="Bundles, a run, a trained federation, or zoo:NAME.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Load everything, ask each model once, say so and end.")
+    ] = False,
 ) -> None:
     """Serve a fleet: one model for each client, by the Open Inference Protocol v2, with a memory for each stream.
 
@@ -53,7 +53,7 @@ def serve(
 
     `btfl serve runs/demo --check`
 
-    `btfl serve runs/demo --host 0.0.0.0 --workers 4 --database postgresql://btfl@db/btfl --tls-cert c.pem --tls-key k.pem`
+    `btfl serve runs/demo --host 0.0.0.0 --workers 4 --database postgresql://btfl@db/btfl`
     """
     from btfl.serve import need_serve
 

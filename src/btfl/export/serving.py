@@ -49,7 +49,9 @@ def pack_serving(run: Path, folder: Path, weights: Weights | None = None) -> Ser
     client = federation.client(0)
     graph = extractor_graph(client.extractor(), client.model["image_shape"])
     graph.producer_name = "btfl"
-    serving = Serving(bundles, own, calibrations, graph.SerializeToString(deterministic=True), RECIPE, federation.digest())
+    serving = Serving(
+        bundles, own, calibrations, graph.SerializeToString(deterministic=True), RECIPE, federation.digest()
+    )
     save_serving(folder, serving)
     return serving
 

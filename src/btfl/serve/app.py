@@ -19,7 +19,7 @@ from btfl import __version__
 from btfl.serve import protocol, watching
 from btfl.serve.door import Door
 from btfl.serve.logs import log, set_up_logs
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 from btfl.serve.settings import ServeSettings
 from btfl.serve.state import Serving
 
@@ -33,7 +33,9 @@ def create_app(serving: Serving) -> Door:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         _stop_streams_on_signal(serving)
-        log("ready", models=len(serving.models), database=serving.ledger.engine.dialect.name, auth=serving.settings.auth)
+        log(
+            "ready", models=len(serving.models), database=serving.ledger.engine.dialect.name, auth=serving.settings.auth
+        )
         yield
         log("stopped")
         serving.close()
@@ -48,9 +50,10 @@ def create_app(serving: Serving) -> Door:
         openapi_url="/openapi.json",
     )
     app.state.serving = serving
-    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _not_there)
+    app.add_exception_handler(Exception, _bug)
     app.include_router(protocol.router)
     app.include_router(watching.router)
     return Door(app, serving.settings, serving.book, serving.metrics)
@@ -64,7 +67,7 @@ def from_environment() -> Door:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+    assert isinstance(error, RefusedError)
     return JSONResponse({"error": str(error)}, error.status, error.headers)
 
 
@@ -76,6 +79,10 @@ async def _invalid(_: Request, error: Exception) -> Response:
 async def _not_there(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+
+async def _bug(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "this is a bug in btfl; the log of the server says more"}, 500)
 
 
 def _stop_streams_on_signal(serving: Serving) -> None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from btfl.serve.logs import log
 from btfl.serve.metrics import Metrics
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 from btfl.serve.settings import LOOPBACK, ServeSettings
 from btfl.serve.tokens import ADMIN, INFER, LOCAL, READ, Token, TokenBook
 
@@ -90,13 +90,12 @@ class Door:
         try:
             scope.setdefault("state", {})["token"] = await self._admit(scope)
             await self._app(scope, receive, noting)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             await _answer(noting, refusal.status, str(refusal), refusal.headers)
         except Exception:
             log("a request failed", logging.ERROR, exc_info=True, path=scope["path"])
-            if status:
-                raise
-            await _answer(noting, 500, "this is a bug in btfl; the log of the server says more", {})
+            if not status:
+                await _answer(noting, 500, "this is a bug in btfl; the log of the server says more", {})
         finally:
             of = "infer" if scope["path"].endswith("/infer") else "other"
             seconds = time.perf_counter() - begun
@@ -107,12 +106,12 @@ class Door:
                 log("request", path=scope["path"], status=status, seconds=round(seconds, 6), token=who)
 
     async def _admit(self, scope: Scope) -> Token | None:
-        """Return who asks; a ``Refusal`` if that may not be."""
+        """Return who asks; a ``RefusedError`` if that may not be."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         path: str = scope["path"]
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > self._settings.largest_body:
-            raise Refusal(413, f"a request may have {self._settings.largest_body} bytes", {"Connection": "close"})
+            raise RefusedError(413, f"a request may have {self._settings.largest_body} bytes", {"Connection": "close"})
         if not self._settings.auth:
             _check_local(headers)
         if path in OPEN:
@@ -120,25 +119,25 @@ class Door:
         token = await self._bearer(headers) if self._settings.auth else LOCAL
         rights = needed(scope["method"], path)
         if not any(token.can(right) for right in rights):
-            raise Refusal(403, f"this token may {' and '.join(token.may)}; this needs {' or '.join(rights)}")
+            raise RefusedError(403, f"this token may {' and '.join(token.may)}; this needs {' or '.join(rights)}")
         if self._buckets is not None and (wait := self._buckets.wait(token.id)):
-            raise Refusal(429, "too many requests with this token", {"Retry-After": str(max(1, round(wait)))})
+            raise RefusedError(429, "too many requests with this token", {"Retry-After": str(max(1, round(wait)))})
         return token
 
     async def _bearer(self, headers: dict[bytes, bytes]) -> Token:
         kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        refused = Refusal(401, "a token is needed: Authorization: Bearer btfl_...", {"WWW-Authenticate": "Bearer"})
+        refused = RefusedError(401, "a token is needed: Authorization: Bearer btfl_...", {"WWW-Authenticate": "Bearer"})
         if kind.lower() != "bearer":
             raise refused
         known, token = self._book.remembered(text.strip())
         if not known:
             if wait := self._lookups.wait("all"):
-                raise Refusal(429, "too many tokens that are not known", {"Retry-After": str(max(1, round(wait)))})
+                raise RefusedError(429, "too many tokens that are not known", {"Retry-After": str(max(1, round(wait)))})
             try:
                 token = await asyncio.get_running_loop().run_in_executor(None, self._book.bearer, text.strip())
             except sa.exc.SQLAlchemyError as error:
                 log("the database does not answer", logging.ERROR, error=type(error).__name__)
-                raise Refusal(503, "the database does not answer", {"Retry-After": "1"}) from None
+                raise RefusedError(503, "the database does not answer", {"Retry-After": "1"}) from None
         if token is None:
             raise refused
         return token
@@ -153,7 +152,9 @@ def _check_local(headers: dict[bytes, bytes]) -> None:
         host = name.decode("latin-1")
         host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if host not in LOOPBACK:
-            raise Refusal(403, "without tokens only this machine is answered, under the name localhost or 127.0.0.1")
+            raise RefusedError(
+                403, "without tokens only this machine is answered, under the name localhost or 127.0.0.1"
+            )
 
 
 async def _answer(send: Send, status: int, said: str, headers: dict[str, str]) -> None:

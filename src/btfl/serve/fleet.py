@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 from btfl.serve.schema import requests, streams
 from btfl.serve.tokens import EVERYONE, Token
 
@@ -15,6 +15,7 @@ _SHOWN = (
     "id", "tenant", "model", "sequence", "version", "ended", "samples", "alarms", "alarmed", "turned", "e", "log_tau",
     "all_external", "strangeness", "started", "updated",
 )  # fmt: skip
+_ALARMED = (streams.c.alarmed != "") & ~streams.c.ended
 _POINT = ("version", "time", "samples", "seen", "alarmed", "began", "e", "log_tau", "all_external", "strangeness")
 MOST = 500
 
@@ -34,10 +35,10 @@ class Fleet:
         return limits
 
     def totals(self, token: Token) -> dict[str, int]:
-        """Return how many streams and samples there are, and how many streams are alarmed."""
+        """Return how many streams and samples there are, and how many streams that go on are alarmed."""
         counted = sa.select(
             sa.func.count(),
-            sa.func.coalesce(sa.func.sum(sa.case((streams.c.alarmed != "", 1), else_=0)), 0),
+            sa.func.coalesce(sa.func.sum(sa.case((_ALARMED, 1), else_=0)), 0),
             sa.func.coalesce(sa.func.sum(streams.c.samples), 0),
         ).where(*self._seen_by(token))
         with self._engine.connect() as connection:
@@ -51,7 +52,7 @@ class Fleet:
             text = find.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             named = sa.func.lower(streams.c.model + "/" + streams.c.sequence)
             chosen = chosen.where(named.like(f"%{text.lower()}%", escape="\\"))
-        order = (sa.case((streams.c.alarmed != "", 0), else_=1), streams.c.updated.desc())
+        order = (sa.case((_ALARMED, 0), else_=1), streams.c.updated.desc())
         return self._rows(chosen.order_by(*order).limit(min(limit, MOST)))
 
     def changed(self, token: Token, since: float) -> list[dict[str, Any]]:
@@ -60,10 +61,10 @@ class Fleet:
         return self._rows(chosen.order_by(streams.c.updated.desc()).limit(MOST))
 
     def stream(self, token: Token, id_: int) -> dict[str, Any]:
-        """Return one stream; a ``Refusal`` if there is none that the bearer may see."""
+        """Return one stream; a ``RefusedError`` if there is none that the bearer may see."""
         found = self._rows(self._select(token).where(streams.c.id == id_))
         if not found:
-            raise Refusal(404, "there is no such stream")
+            raise RefusedError(404, "there is no such stream")
         return found[0]
 
     def history(self, id_: int, after: int = 0, limit: int = 2000) -> list[dict[str, Any]]:
@@ -88,5 +89,6 @@ class Fleet:
 
     def _rows(self, chosen: sa.Select[Any]) -> list[dict[str, Any]]:
         with self._engine.connect() as connection:
-            found: Sequence[Mapping[str, Any]] = connection.execute(chosen).mappings().all()
-        return [dict(row) for row in found]
+            found = connection.execute(chosen)
+            names = [str(name) for name in found.keys()]  # noqa: SIM118 - of columns, not of a mapping
+            return [dict(zip(names, row, strict=True)) for row in found]

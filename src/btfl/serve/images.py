@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.errors import InputError
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 
 
 class Extractor:
@@ -31,7 +31,9 @@ class Extractor:
     def __call__(self, images: NDArray[Any]) -> NDArray[np.float64]:
         """Return the features of images."""
         if images.shape[1:] != self.shape:
-            raise Refusal(400, f"images have the shape {list(images.shape[1:])}, but {list(self.shape)} is expected")
+            raise RefusedError(
+                400, f"images have the shape {list(images.shape[1:])}, but {list(self.shape)} is expected"
+            )
         (features,) = self._session.run(["features"], {"images": np.ascontiguousarray(images)})
         return np.asarray(features, dtype=np.float64)
 

@@ -1,8 +1,9 @@
 """The memory of every stream, in a database: one transaction a request, and a retried request counts once.
 
-A request is computed on the memory as it was read, and written only if nobody has changed it since (its version is still
-the same); else it is read and computed again. So any number of workers may serve any stream. The answer of a request that
-has an id is written in the same transaction: whoever sends the id again gets that answer, and the memory stays as it is.
+A request is computed on the memory as it was read, and written only if nobody has changed it since (its version is
+still the same); else it is read and computed again. So any number of workers may serve any stream. The answer of a
+request that has an id is written in the same transaction: whoever sends the id again gets that answer, and the memory
+stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from btfl.checks import printable
 from btfl.serve.answers import Answer, pack_answer, unpack_answer
 from btfl.serve.model import Model, Step
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 from btfl.serve.schema import SIGNAL_COLUMNS, open_engine, requests, streams
 from btfl.serve.tensors import InferRequest
 
@@ -88,14 +89,14 @@ class Ledger:
         return True
 
     def take(self, model: Model, tenant: str, asked: InferRequest, features: NDArray[Any], digest: bytes) -> Taken:
-        """Answer a request on a stream, and remember it; a ``Refusal`` if it cannot be, and then nothing has changed."""
+        """Answer a request on a stream, and remember it; after a ``RefusedError`` nothing has changed."""
         try:
             return self._take(model, tenant, asked, features, digest)
         except (self._driver_error, sa.exc.SQLAlchemyError) as error:
             self._drop_connection()
             self._forget(tenant, model.name, asked.sequence)
             said = f"the database does not answer ({type(error).__name__}): send the request again, with the same id"
-            raise Refusal(503, said, {"Retry-After": "1"}) from error
+            raise RefusedError(503, said, {"Retry-After": "1"}) from error
 
     def _take(self, model: Model, tenant: str, asked: InferRequest, features: NDArray[Any], digest: bytes) -> Taken:
         key = tenant, model.name, asked.sequence
@@ -121,7 +122,9 @@ class Ledger:
             self._forget(*key)
             if attempt > 2:
                 time.sleep(min(0.0005 * attempt, 0.01))
-        raise Refusal(503, f"stream {printable(asked.sequence, 40)!r} is changed by too many at once", {"Retry-After": "1"})
+        raise RefusedError(
+            503, f"stream {printable(asked.sequence, 40)!r} is changed by too many at once", {"Retry-After": "1"}
+        )
 
     def _write(
         self,
@@ -195,7 +198,7 @@ class Ledger:
         if found is None:
             return None
         if bytes(found[0]) != digest:
-            raise Refusal(409, f"id {asked.id!r} was used for another request on this stream: give each its own")
+            raise RefusedError(409, f"id {asked.id!r} was used for another request on this stream: give each its own")
         return unpack_answer(bytes(found[1]))
 
     def _read(self, key: tuple[str, str, str]) -> _Row | None:
@@ -243,7 +246,7 @@ class Ledger:
             (number,) = self._one("count", {"tenant": tenant})
             self._counts[tenant] = time.monotonic(), number
         if number >= self._most_streams:
-            raise Refusal(429, f"there are {number} streams, and no more are allowed: end and delete some")
+            raise RefusedError(429, f"there are {number} streams, and no more are allowed: end and delete some")
 
     def _count_one(self, tenant: str) -> None:
         counted, number = self._counts[tenant]
@@ -253,13 +256,13 @@ class Ledger:
 def _memory_for(model: Model, asked: InferRequest, row: _Row | None) -> tuple[bytes, str]:
     """Return the memory that a request is judged with, and what that is: new, continued, kept or reset.
 
-    ``kept`` and ``reset`` tell of a bundle that was renewed: the memory is kept if the method, its settings and the number
-    of classes are the same and it takes the memory back, else the stream begins again.
+    ``kept`` and ``reset`` tell of a bundle that was renewed: the memory is kept if the method, its settings and the
+    number of classes are the same and it takes the memory back, else the stream begins again.
     """
     if asked.start:
         return model.fresh, "new"
     if row is None or row.ended:
-        raise Refusal(
+        raise RefusedError(
             400,
             f"inference request for sequence {printable(asked.sequence, 40)} to model '{model.name}' must specify the "
             "START flag on the first request of the sequence (sequence_start)",
@@ -274,7 +277,10 @@ def _memory_for(model: Model, asked: InferRequest, row: _Row | None) -> tuple[by
 def _statements() -> dict[str, sa.Executable]:
     signals = {name: sa.bindparam(name) for name in SIGNAL_COLUMNS}
     shared = {
-        **{name: sa.bindparam(name) for name in ("identity", "bundle", "state", "ended", "samples", "alarmed", "updated")},
+        **{
+            name: sa.bindparam(name)
+            for name in ("identity", "bundle", "state", "ended", "samples", "alarmed", "updated")
+        },
         **signals,
     }
     named = sa.and_(*(streams.c[name] == sa.bindparam(name) for name in ("tenant", "model", "sequence")))

@@ -19,7 +19,7 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         told: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
+            "severity": record.levelname.lower(),
             "event": printable(record.getMessage(), 500),
             "worker": record.process,
             **getattr(record, "fields", {}),
@@ -39,7 +39,7 @@ def set_up_logs() -> None:
         logger.setLevel(level)
 
 
-def log(event: str, level: int = logging.INFO, exc_info: bool = False, **fields: Any) -> None:
+def log(event: str, severity: int = logging.INFO, exc_info: bool = False, **fields: Any) -> None:
     """Log that something happened, with what is known of it."""
     shown = {name: printable(value, 300) if isinstance(value, str) else value for name, value in fields.items()}
-    _log.log(level, event, extra={"fields": shown}, exc_info=exc_info)
+    _log.log(severity, event, extra={"fields": shown}, exc_info=exc_info)

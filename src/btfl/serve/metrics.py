@@ -22,7 +22,9 @@ class Metrics:
         self._models = label_models
         labels = ("model",) if label_models else ()
         here = {"registry": self._registry}
-        self._requests = Counter("btfl_requests", "Requests by what they were and how they ended.", ("of", "code"), **here)
+        self._requests = Counter(
+            "btfl_requests", "Requests by what they were and how they ended.", ("of", "code"), **here
+        )
         self._seconds = Histogram("btfl_request_seconds", "Time to answer.", ("of",), buckets=_SECONDS, **here)
         self._samples = Counter("btfl_samples", "Samples that were judged.", labels, **here)
         self._e = Histogram("btfl_e", "Mean weight of the global head of a request.", labels, buckets=_TENTHS, **here)

@@ -16,7 +16,7 @@ from btfl.errors import InputError
 from btfl.methods.base import BundleOnly, Column, Method
 from btfl.methods.registry import find_method
 from btfl.monitor import Alarm, Calibration, Monitor, MonitorSettings, calibrate, identity, own_features
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 from btfl.serve.source import Served
 from btfl.serve.tensors import NAMES
 
@@ -56,7 +56,9 @@ class Model:
     ) -> None:
         variant = find_method(method)
         if variant.method.takes != "features":
-            raise InputError(f"{variant.title} changes a network with torch; btfl serve runs methods that take features")
+            raise InputError(
+                f"{variant.title} changes a network with torch; btfl serve runs methods that take features"
+            )
         self.name, self.sha256 = served.name, served.sha256
         self.method: Method = variant.build(BundleOnly(_without_samples(served.bundle, variant.method.needs)))
         self.classes, self.dimensions = served.bundle.classes, served.bundle.dimensions
@@ -66,11 +68,14 @@ class Model:
         found = next((each for each in known if self._fits(each, settings)), None)
         self.found_levels = found is None
         """Whether the monitor's levels had to be found now."""
-        self.calibration = found or calibrate(self.method, own_features(served.bundle), settings.warm_up)
+        self.calibration = found or self._calibrate(served.bundle, settings)
         self.monitor = Monitor(self.calibration, settings)
         self.columns: Mapping[str, Column] = self.method.columns
         self._lock = threading.Lock()
         self._fresh = self._state()
+
+    def _calibrate(self, bundle: ClientBundle, settings: MonitorSettings) -> Calibration:
+        return calibrate(self.method, own_features(bundle, self.method.settings), settings.warm_up)
 
     def _fits(self, calibration: Calibration, settings: MonitorSettings) -> bool:
         return calibration.method == identity(self.method) and calibration.warm_up == settings.warm_up
@@ -108,10 +113,12 @@ class Model:
                     self._restore(state)
                 probabilities = self.method.predict(features)
             except InputError as error:
-                raise Refusal(400, str(error)) from None
+                raise RefusedError(400, str(error)) from None
             trace = self.method.trace
             alarms = self.monitor.watch(trace)
-            outputs = {"probabilities": probabilities, **trace}
+            outputs = {
+                name: np.ascontiguousarray(one) for name, one in (("probabilities", probabilities), *trace.items())
+            }
             after = self._state()
             seen, alarmed = self.monitor.seen, ",".join(self.monitor.alarmed)
         means = {name: float(np.add.reduce(trace[name])) / len(features) for name in ("e", "log_tau") if name in trace}

@@ -1,4 +1,4 @@
-"""The schema of what is read by hand, for ``/openapi.json``: one input, its shape and data, and the sequence's flags."""
+"""The schema of what is read by hand, for ``/openapi.json``: one input, its shape and data, the sequence's flags."""
 
 from __future__ import annotations
 

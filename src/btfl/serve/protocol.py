@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from numpy.typing import NDArray
 
 from btfl import __version__
@@ -19,7 +19,7 @@ from btfl.serve.ledger import Taken
 from btfl.serve.logs import log
 from btfl.serve.model import Model
 from btfl.serve.openapi import INFER_BODY, RESPONSES
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 from btfl.serve.state import Serving
 from btfl.serve.tensors import HEADER, InferRequest, read_request, write_answer
 from btfl.serve.tokens import Token
@@ -84,7 +84,7 @@ async def infer(request: Request, model: str, version: str = VERSION) -> Respons
     serving: Serving = request.app.state.serving
     found = _model(request, model, version)
     if "content-encoding" in request.headers:
-        raise Refusal(415, "requests are not compressed")
+        raise RefusedError(415, "requests are not compressed")
     body = await _body(request, serving.settings.largest_body)
     asked = read_request(body, request.headers.get(_HEADER), serving.settings.most_samples)
     answer = await _answer(serving, found, request.state.token, asked)
@@ -98,7 +98,7 @@ async def infer(request: Request, model: str, version: str = VERSION) -> Respons
 async def _answer(serving: Serving, model: Model, token: Token, asked: InferRequest) -> Answer:
     for one in asked.outputs:  # before anything is remembered
         if one.name != "probabilities" and one.name not in model.columns:
-            raise Refusal(400, f"there is no output {printable(one.name, 60)!r} of {model.name}")
+            raise RefusedError(400, f"there is no output {printable(one.name, 60)!r} of {model.name}")
     features = await _features(serving, asked)
     if not asked.sequence:
         step = model.step(features, model.fresh)
@@ -121,7 +121,7 @@ async def _features(serving: Serving, asked: InferRequest) -> NDArray[np.float64
     if asked.name == "features":
         return np.ascontiguousarray(asked.array, dtype=np.float64)
     if serving.extractor is None:
-        raise Refusal(400, "this server takes features alone: it has no extractor, or no onnxruntime")
+        raise RefusedError(400, "this server takes features alone: it has no extractor, or no onnxruntime")
     return await asyncio.get_running_loop().run_in_executor(None, serving.extractor, asked.array)
 
 
@@ -136,7 +136,7 @@ def _model(request: Request, name: str, version: str) -> Model:
     token: Token = request.state.token
     found = serving.models.get(name) if version == VERSION and token.sees_model(name) else None
     if found is None:
-        raise Refusal(404, f"there is no model {printable(name, 60)!r}, version {printable(version, 20)}")
+        raise RefusedError(404, f"there is no model {printable(name, 60)!r}, version {printable(version, 20)}")
     return found
 
 
@@ -148,9 +148,9 @@ async def _body(request: Request, largest: int) -> bytes:
             async for part in request.stream():
                 length += len(part)
                 if length > largest:
-                    raise Refusal(413, f"a request may have {largest} bytes", {"Connection": "close"})
+                    raise RefusedError(413, f"a request may have {largest} bytes", {"Connection": "close"})
                 parts.append(part)
     except TimeoutError:
         log("a request came too slowly", logging.WARNING)
-        raise Refusal(408, "the request came too slowly", {"Connection": "close"}) from None
+        raise RefusedError(408, "the request came too slowly", {"Connection": "close"}) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)

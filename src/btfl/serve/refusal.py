@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from btfl.errors import BtflError
 
 
-class Refusal(BtflError):
+class RefusedError(BtflError):
     """A request that is not answered.
 
     Parameters

@@ -55,11 +55,15 @@ class ServeSettings(Settings):
             if not Path(path).is_file():
                 raise InputError(f"{path} does not exist, or is not a file")
         if not self.auth and not self.is_loopback:
-            raise InputError(f"without tokens a server listens on loopback alone, not on {self.host}: leave out --no-auth")
+            raise InputError(
+                f"without tokens a server listens on loopback alone, not on {self.host}: leave out --no-auth"
+            )
         if self.webhook and not self.webhook.startswith(("http://", "https://")):
             raise InputError(f"a webhook is an http or https URL, not {self.webhook!r}")
         if not self.database.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
-            raise InputError(f"a database is sqlite:///FILE or postgresql://..., not {self.database.partition(':')[0]!r}")
+            raise InputError(
+                f"a database is sqlite:///FILE or postgresql://..., not {self.database.partition(':')[0]!r}"
+            )
 
     @property
     def is_loopback(self) -> bool:

@@ -90,8 +90,8 @@ def _folders(folder: Path, recipe: str) -> Iterator[tuple[str, Path]]:
     if not found:
         trained = ", ".join(RunFiles(folder).trained()) if folder.is_dir() else ""
         raise InputError(
-            f"there is no bundle in {folder}: give zoo:NAME, a finished run of `btfl bench`, a trained federation, or a "
-            "folder of bundles" + (f". Trained here: {trained} (--recipe)" if trained else "")
+            f"there is no bundle in {folder}: give zoo:NAME, a finished run of `btfl bench`, a trained federation, or "
+            "a folder of bundles" + (f". Trained here: {trained} (--recipe)" if trained else "")
         )
     names = [_name(path) for path in found]
     if twice := {name for name in names if names.count(name) > 1}:

@@ -1,7 +1,7 @@
 """Requests and answers of the Open Inference Protocol, version 2: JSON, and tensors as raw bytes after it.
 
-https://github.com/kserve/open-inference-protocol; the bytes are Triton's binary tensor extension: a JSON header whose length
-is in ``Inference-Header-Content-Length``, then the tensors one after another, each with its ``binary_data_size``.
+https://github.com/kserve/open-inference-protocol; the bytes are Triton's binary tensor extension: a JSON header whose
+length is in ``Inference-Header-Content-Length``, then the tensors in turn, each with its ``binary_data_size``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from btfl.checks import printable
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
@@ -57,23 +57,23 @@ class InferRequest:
 
 
 def read_request(body: bytes, header_length: str | None, most_samples: int) -> InferRequest:
-    """Read a request, or raise a ``Refusal`` that says what is wrong with it."""
+    """Read a request, or raise a ``RefusedError`` that says what is wrong with it."""
     text, rest = _split(body, header_length)
     try:
         told = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"the request is not JSON: {printable(error, 120)}") from None
+        raise RefusedError(400, f"the request is not JSON: {printable(error, 120)}") from None
     if not isinstance(told, dict):
-        raise Refusal(400, "a request is a JSON object with inputs")
+        raise RefusedError(400, "a request is a JSON object with inputs")
     inputs = told.get("inputs")
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
-        raise Refusal(400, "a request has one input: features, or images")
+        raise RefusedError(400, "a request has one input: features, or images")
     parameters = _parameters(told, "the request")
     name, array = _tensor(inputs[0], rest, most_samples)
     start, end = (_flag(parameters, f"sequence_{flag}") for flag in ("start", "end"))
     sequence = _sequence(parameters.get("sequence_id", 0))
     if not sequence and (start or end):
-        raise Refusal(400, "sequence_start and sequence_end need a sequence_id other than 0")
+        raise RefusedError(400, "sequence_start and sequence_end need a sequence_id other than 0")
     binary = _flag(parameters, "binary_data_output")
     return InferRequest(
         _id(told.get("id", "")), name, array, sequence, start, end, _wanted(told.get("outputs"), binary), binary
@@ -84,30 +84,30 @@ def _split(body: bytes, header_length: str | None) -> tuple[bytes, memoryview]:
     if header_length is None:
         return body, memoryview(b"")
     if not header_length.isascii() or not header_length.isdigit() or len(header_length) > 12:
-        raise Refusal(400, f"{HEADER} must be a number of bytes")
+        raise RefusedError(400, f"{HEADER} must be a number of bytes")
     length = int(header_length)
     if length > len(body):
-        raise Refusal(400, f"{HEADER} says {length} bytes, but the request has {len(body)}")
+        raise RefusedError(400, f"{HEADER} says {length} bytes, but the request has {len(body)}")
     return body[:length], memoryview(body)[length:]
 
 
 def _parameters(told: Mapping[str, Any], of: str) -> dict[str, Any]:
     found = told.get("parameters", {})
     if not isinstance(found, dict):
-        raise Refusal(400, f"parameters of {of} are a JSON object")
+        raise RefusedError(400, f"parameters of {of} are a JSON object")
     return found
 
 
 def _flag(parameters: Mapping[str, Any], name: str) -> bool:
     value = parameters.get(name, False)
     if not isinstance(value, bool):
-        raise Refusal(400, f"{name} is true or false")
+        raise RefusedError(400, f"{name} is true or false")
     return value
 
 
 def _id(value: Any) -> str:
     if not isinstance(value, str) or len(value) > LONGEST_ID or not value.isprintable():
-        raise Refusal(400, f"id is a printable text of at most {LONGEST_ID} characters")
+        raise RefusedError(400, f"id is a printable text of at most {LONGEST_ID} characters")
     return value
 
 
@@ -116,21 +116,23 @@ def _sequence(value: Any) -> str:
         return str(value) if value else ""
     if isinstance(value, str) and len(value) <= LONGEST_ID and value.isprintable() and value != "0":
         return value
-    raise Refusal(400, f"sequence_id is a whole number below 2^64, or a printable text of at most {LONGEST_ID} characters")
+    raise RefusedError(
+        400, f"sequence_id is a whole number below 2^64, or a printable text of at most {LONGEST_ID} characters"
+    )
 
 
 def _wanted(value: Any, binary: bool) -> tuple[Wanted, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) > 64:
-        raise Refusal(400, "outputs are a list of objects with a name")
+        raise RefusedError(400, "outputs are a list of objects with a name")
     found = []
     for each in value:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
-            raise Refusal(400, "outputs are a list of objects with a name")
+            raise RefusedError(400, "outputs are a list of objects with a name")
         parameters = _parameters(each, "an output")
         if "classification" in parameters:
-            raise Refusal(400, "classification of outputs is not supported: ask for probabilities")
+            raise RefusedError(400, "classification of outputs is not supported: ask for probabilities")
         found.append(Wanted(each["name"], _flag({"binary_data": binary} | parameters, "binary_data")))
     return tuple(found)
 
@@ -138,11 +140,11 @@ def _wanted(value: Any, binary: bool) -> tuple[Wanted, ...]:
 def _tensor(told: Mapping[str, Any], rest: memoryview, most_samples: int) -> tuple[str, NDArray[Any]]:
     name, shape, parameters = told.get("name"), told.get("shape"), _parameters(told, "an input")
     if name not in ("features", "images"):
-        raise Refusal(400, "the input is called features or images")
+        raise RefusedError(400, "the input is called features or images")
     allowed = ("FP32", "FP64") if name == "features" else ("UINT8",)
     kind = told.get("datatype")
     if kind not in allowed:
-        raise Refusal(400, f"{name} have the datatype {' or '.join(allowed)}")
+        raise RefusedError(400, f"{name} have the datatype {' or '.join(allowed)}")
     rank = 2 if name == "features" else 4
     if (
         not isinstance(shape, list)
@@ -150,15 +152,16 @@ def _tensor(told: Mapping[str, Any], rest: memoryview, most_samples: int) -> tup
         or not all(type(size) is int and 1 <= size <= 1 << 24 for size in shape)
     ):
         axes = "[samples, dimensions]" if rank == 2 else "[samples, height, width, channels]"
-        raise Refusal(400, f"the shape of {name} is {axes}, each at least 1")
+        raise RefusedError(400, f"the shape of {name} is {axes}, each at least 1")
     if shape[0] > most_samples:
-        raise Refusal(413, f"{shape[0]} samples are more than the {most_samples} of a request")
+        raise RefusedError(413, f"{shape[0]} samples are more than the {most_samples} of a request")
     size, dtype = math.prod(shape), DTYPES[kind]
     if "binary_data_size" in parameters:
         length = parameters["binary_data_size"]
         if type(length) is not int or length != len(rest) or length != size * dtype.itemsize:
-            raise Refusal(
-                400, f"binary_data_size of {name} must be {size * dtype.itemsize} for its shape, and so many bytes follow"
+            raise RefusedError(
+                400,
+                f"binary_data_size of {name} must be {size * dtype.itemsize} for its shape, and so many bytes follow",
             )
         return name, np.frombuffer(rest, dtype).reshape(shape)
     return name, _from_json(name, told.get("data"), shape, size, dtype)
@@ -166,16 +169,16 @@ def _tensor(told: Mapping[str, Any], rest: memoryview, most_samples: int) -> tup
 
 def _from_json(name: str, data: Any, shape: Sequence[int], size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     if not isinstance(data, list):
-        raise Refusal(400, f"{name} need data: a list of numbers, or raw bytes with binary_data_size")
+        raise RefusedError(400, f"{name} need data: a list of numbers, or raw bytes with binary_data_size")
     try:
         array = np.array(data)
     except (ValueError, OverflowError):
-        raise Refusal(400, f"the data of {name} are lists of different lengths") from None
+        raise RefusedError(400, f"the data of {name} are lists of different lengths") from None
     if array.dtype.kind not in "iuf" or array.size != size:
-        raise Refusal(400, f"the data of {name} must be {size} numbers, as the shape says")
+        raise RefusedError(400, f"the data of {name} must be {size} numbers, as the shape says")
     if dtype.kind == "u":
         if array.dtype.kind == "f" or array.min() < 0 or array.max() > 255:
-            raise Refusal(400, f"the data of {name} must be whole numbers from 0 to 255")
+            raise RefusedError(400, f"the data of {name} must be whole numbers from 0 to 255")
         return array.astype(dtype).reshape(shape)
     with np.errstate(over="ignore"):  # what overflows is refused as infinite
         return array.astype(dtype).reshape(shape)
@@ -193,7 +196,7 @@ def write_answer(
     told, raw = [], []
     for one in wanted or tuple(Wanted(name, binary) for name in outputs):
         if one.name not in outputs:
-            raise Refusal(400, f"there is no output {printable(one.name, 60)!r}, only {', '.join(outputs)}")
+            raise RefusedError(400, f"there is no output {printable(one.name, 60)!r}, only {', '.join(outputs)}")
         array = outputs[one.name]
         entry: dict[str, Any] = {"name": one.name, "datatype": NAMES[array.dtype.str[1:]], "shape": array.shape}
         if one.binary:

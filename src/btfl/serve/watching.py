@@ -15,7 +15,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from btfl import __version__
 from btfl.serve.openapi import RESPONSES
-from btfl.serve.refusal import Refusal
+from btfl.serve.refusal import RefusedError
 from btfl.serve.state import Serving
 from btfl.serve.tokens import ADMIN, LOCAL, Token
 
@@ -35,7 +35,7 @@ async def _ask(work: Any, *words: Any) -> Any:
     try:
         return await asyncio.to_thread(work, *words)
     except sa.exc.SQLAlchemyError:
-        raise Refusal(503, "the database does not answer", {"Retry-After": "1"}) from None
+        raise RefusedError(503, "the database does not answer", {"Retry-After": "1"}) from None
 
 
 @router.get("/api/fleet")
@@ -48,7 +48,7 @@ async def fleet(
     serving: Serving = request.app.state.serving
     token: Token = request.state.token
     if "\0" in find:
-        raise Refusal(400, "find is a text without zero bytes")
+        raise RefusedError(400, "find is a text without zero bytes")
     told = {
         "totals": await _ask(serving.fleet.totals, token),
         "streams": await _ask(serving.fleet.streams, token, limit, find),
@@ -90,7 +90,9 @@ async def forget(request: Request, id: Id) -> Response:  # noqa: A002
 
 @router.get("/api/events", response_class=StreamingResponse)
 async def events(
-    request: Request, stream: Annotated[int, Query(ge=0, le=2**62)] = 0, after: Annotated[int, Query(ge=0, le=2**62)] = 0
+    request: Request,
+    stream: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
 ) -> StreamingResponse:
     """Send what changes, as it does: streams; and of one ``stream`` the requests that came ``after`` a version."""
     serving: Serving = request.app.state.serving
@@ -98,7 +100,7 @@ async def events(
     if stream:
         await _ask(serving.fleet.stream, token, stream)
     if serving.watchers >= _MOST_WATCHERS:
-        raise Refusal(429, f"{_MOST_WATCHERS} are watching already", {"Retry-After": "10"})
+        raise RefusedError(429, f"{_MOST_WATCHERS} are watching already", {"Retry-After": "10"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     secret = request.headers.get("authorization", "").partition(" ")[2].strip()
     return StreamingResponse(_events(serving, token, secret, stream, after), 200, headers, "text/event-stream")
@@ -112,7 +114,9 @@ async def _events(serving: Serving, token: Token, secret: str, stream: int, afte
         yield b": connected\n\n"
         while not serving.stopping.is_set():
             now = time.time()
-            changed = [row for row in await _ask(serving.fleet.changed, token, since) if sent.get(row["id"]) != row["version"]]
+            changed = [
+                row for row in await _ask(serving.fleet.changed, token, since) if sent.get(row["id"]) != row["version"]
+            ]
             since = now - _OVERLAP
             sent = {row["id"]: row["version"] for row in changed} | {k: v for k, v in sent.items() if len(sent) < 2000}
             points = await _ask(serving.fleet.history, stream, after) if stream else []
@@ -131,7 +135,7 @@ async def _events(serving: Serving, token: Token, secret: str, stream: int, afte
                 if await _ask(serving.book.bearer, secret) is None:  # revoked, or expired
                     return
             await _pause(serving)
-    except Refusal:  # the database is away: whoever watches connects again
+    except RefusedError:  # the database is away: whoever watches connects again
         return
     finally:
         serving.watchers -= 1
