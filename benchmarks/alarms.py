@@ -1,8 +1,8 @@
 """The monitor's alarms on the streams of ``btfl drift``: false alarms beside the rate that was promised, and the delay.
 
 Run as ``python benchmarks/alarms.py RUN`` on a finished run of ``btfl bench``. Levels are found on each client's own
-validation features (or its training features, or its sums), before any test stream is looked at; the streams are the client's
-test samples. River's detectors have no rate to promise: they run as they come, and are shown with the rate they had.
+validation features (or its training features, or its sums), before any test stream is looked at; the streams are of the
+client's test samples. River's detectors have no rate to promise: they run as they come, with the rate that came out.
 """
 
 from __future__ import annotations

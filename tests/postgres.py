@@ -35,7 +35,8 @@ def _user() -> pwd.struct_passwd | None:
 class Postgres:
     """A server that can be started, killed and started again; ``close`` removes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fsync: bool = True) -> None:
+        self._fsync = "on" if fsync else "off"
         self.folder = Path(tempfile.mkdtemp(prefix="btfl-pg-"))
         self._as: dict[str, object] = {}
         if os.geteuid() == 0:
@@ -65,7 +66,7 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self.folder} -c max_connections=60"
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync={self._fsync}"
         log = str(self.folder / "log")
         self._run("pg_ctl", "-D", str(self._data), "-l", log, "-o", options, "-w", "-t", "50", "start")
 

@@ -15,7 +15,7 @@ def postgres() -> Iterator[Postgres]:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    server = Postgres()
+    server = Postgres(fsync=False)  # a killed process loses nothing that the kernel has
     yield server
     server.close()
 

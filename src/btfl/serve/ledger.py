@@ -68,6 +68,7 @@ class Ledger:
         self.sqlite = self.engine.dialect.name == "sqlite"
         self._history, self._most_streams, self._alone = history, most_streams, alone
         self._local = threading.local()
+        self._connections: list[Any] = []
         self._cache: OrderedDict[tuple[str, str, str], _Row] = OrderedDict()
         self._cache_lock = threading.Lock()
         self._counts: dict[str, tuple[float, int]] = {}
@@ -76,7 +77,10 @@ class Ledger:
         self._sql = {name: str(statement.compile(dialect=self.engine.dialect)) for name, statement in _HOT.items()}
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; nobody may be using one."""
+        while self._connections:
+            self._connections.pop().close()
+        self._local = threading.local()
         self.engine.dispose()
 
     def ping(self) -> bool:
@@ -222,11 +226,13 @@ class Ledger:
         found = getattr(self._local, "connection", None)
         if found is None:
             found = self._local.connection = self.engine.raw_connection()
+            self._connections.append(found)
         return found
 
     def _drop_connection(self) -> None:
         found, self._local.connection = getattr(self._local, "connection", None), None
         if found is not None:
+            self._connections.remove(found)
             found.invalidate()
 
     def _remember(self, key: tuple[str, str, str], row: _Row) -> None:
