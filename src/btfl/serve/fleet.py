@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from btfl.serve.refusal import RefusedError
-from btfl.serve.schema import requests, streams
+from btfl.serve.schema import requests, streams, writing
 from btfl.serve.tokens import EVERYONE, Token
 
 _SHOWN = (
@@ -80,7 +80,7 @@ class Fleet:
     def forget(self, token: Token, id_: int) -> None:
         """Delete a stream with its memory and history."""
         self.stream(token, id_)
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             connection.execute(sa.delete(requests).where(requests.c.stream == id_))
             connection.execute(sa.delete(streams).where(streams.c.id == id_))
 

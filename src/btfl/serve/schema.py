@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import sqlalchemy as sa
@@ -105,10 +106,15 @@ def open_engine(url: str, durability: str = "normal") -> sa.Engine:
 
 def create_tables(engine: sa.Engine) -> None:
     """Make the tables that are missing; workers that start together do so one after the other."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(72617466)"))
         metadata.create_all(connection)
+
+
+def writing(engine: sa.Engine) -> AbstractContextManager[sa.Connection]:
+    """Return a transaction that writes; in SQLite it waits for its turn when it begins, and not halfway."""
+    return engine.execution_options(writes=True).begin()
 
 
 def _first_line(error: Exception) -> str:
@@ -130,4 +136,5 @@ def _prepare_sqlite(engine: sa.Engine, durability: str) -> None:
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -19,7 +19,7 @@ from btfl.serve.ledger import Ledger
 from btfl.serve.logs import log
 from btfl.serve.metrics import Metrics
 from btfl.serve.model import Model, Step
-from btfl.serve.schema import calibrations
+from btfl.serve.schema import calibrations, writing
 from btfl.serve.settings import ServeSettings
 from btfl.serve.source import Source, open_source
 from btfl.serve.tokens import TokenBook
@@ -113,7 +113,7 @@ def _keep(model: Model, engine: sa.Engine) -> None:
     value = json.dumps(model.calibration.to_json())
     row = {"bundle": model.sha256, "method": model.calibration.method, "value": value}
     try:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             connection.execute(sa.delete(calibrations).where(*key))
             connection.execute(sa.insert(calibrations), row)
     except sa.exc.IntegrityError:

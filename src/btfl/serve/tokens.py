@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 import sqlalchemy as sa
 
 from btfl.errors import InputError, UnknownNameError
-from btfl.serve.schema import tokens
+from btfl.serve.schema import tokens, writing
 
 READ, INFER, ADMIN = "read", "infer", "admin"
 MAY = (READ, INFER, ADMIN)
@@ -91,7 +91,7 @@ class TokenBook:
         expires = None if days is None else time.time() + days * 86400
         token = Token(secrets.token_hex(6), name, tenant, tuple(may), tuple(models), expires)
         secret = secrets.token_urlsafe(32)
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             connection.execute(
                 sa.insert(tokens),
                 {
@@ -114,9 +114,10 @@ class TokenBook:
 
     def revoke(self, id_: str) -> None:
         """Remove a token; servers notice within seconds."""
-        with self._engine.begin() as connection:
-            if connection.execute(sa.delete(tokens).where(tokens.c.id == id_)).rowcount != 1:
-                raise UnknownNameError("token", id_, [one.id for one in self.all()])
+        with writing(self._engine) as connection:
+            removed = connection.execute(sa.delete(tokens).where(tokens.c.id == id_)).rowcount
+        if not removed:
+            raise UnknownNameError("token", id_, [one.id for one in self.all()])
 
     def remembered(self, text: str) -> tuple[bool, Token | None]:
         """Return whether it is known without the database who bears a token, and who that is."""
