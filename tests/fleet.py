@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl import ClientBundle, Summary
+from btfl import ClientBundle, Coherent, Summary
+from btfl.monitor import calibrate, own_features
 from btfl.serve.tensors import InferRequest
+from btfl.storage import write_json
 
 CLASSES, DIMENSIONS = 6, 12
 Floats = NDArray[np.float64]
@@ -53,7 +55,10 @@ def make_bundles(clients: int = 3) -> list[ClientBundle]:
 def save_fleet(folder: Path, clients: int = 3) -> Path:
     """Save the bundles as a folder that ``btfl serve`` takes."""
     for client, bundle in enumerate(make_bundles(clients)):
-        bundle.save(folder / f"client-{client:06d}")
+        place = folder / f"client-{client:06d}"
+        bundle.save(place)
+        levels = calibrate(Coherent(bundle), own_features(bundle), drawn=5000)
+        write_json(place / "monitor.json", levels.to_json())
     return folder
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -38,15 +39,14 @@ class Server:
         self._words += ["--port", str(self.port), "--database", database, *words]
         self.process: subprocess.Popen[bytes] | None = None
         self.seconds = 0.0
-        self.log = b""
+        self._log = Path(tempfile.mkstemp(prefix="btfl-serve-", suffix=".log")[1])
 
     def start(self, within: float = 60.0) -> Server:
         """Start it, and wait until it is ready."""
         begun = time.monotonic()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(self._words, stderr=subprocess.PIPE, env=environment, start_new_session=True)
-        assert self.process.stderr is not None
-        os.set_blocking(self.process.stderr.fileno(), False)
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._words, stderr=log, env=environment, start_new_session=True)
         while time.monotonic() - begun < within:
             if self.process.poll() is not None:
                 raise RuntimeError(f"the server ended: {self.read_log()}")
@@ -67,26 +67,19 @@ class Server:
 
     def read_log(self) -> str:
         """Return what it has said until now."""
-        assert self.process is not None
-        assert self.process.stderr is not None
-        self.log += self.process.stderr.read() or b""
-        return self.log.decode(errors="replace")
+        return self._log.read_text(errors="replace")
 
     def kill(self) -> None:
         """Kill all of its processes at once, as a power cut would."""
         assert self.process is not None
         os.killpg(self.process.pid, 9)
         self.process.wait(30)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
 
     def stop(self) -> int:
         """Ask it to stop; return its exit code."""
         assert self.process is not None
         self.process.terminate()
-        _, errors = self.process.communicate(timeout=60)
-        self.log += errors or b""
-        return self.process.returncode
+        return self.process.wait(60)
 
     def memory(self) -> float:
         """Return how much memory it has, with its workers, in MB."""
@@ -112,8 +105,7 @@ class Server:
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:
             self.stop()
-        elif self.process is not None and self.process.stderr is not None:
-            self.process.stderr.close()
+        self._log.unlink(missing_ok=True)
 
 
 def infer_body(array: Any, sequence: str, id: str = "", start: bool = False) -> bytes:  # noqa: A002

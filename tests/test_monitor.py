@@ -106,8 +106,9 @@ def test_a_lower_rate_has_a_higher_level_and_signals_share_it() -> None:
     calibration = calibrate(Coherent(BUNDLE), own_features(BUNDLE), drawn=20_000)
     levels = [calibration.at(rate)["all_external"].on for rate in (10, 3, 1, 0.3, 0.1)]
     assert levels == sorted(levels)
-    two = replace(calibration, levels=dict.fromkeys(("all_external", "strangeness"), calibration.levels["all_external"]),
-                  middle=dict.fromkeys(("all_external", "strangeness"), 0.0))  # fmt: skip
+    both = ("all_external", "strangeness")
+    levels_of_both = dict.fromkeys(both, calibration.levels["all_external"])
+    two = replace(calibration, levels=levels_of_both, middle=dict.fromkeys(both, 0.0))
     assert two.at(2.0)["all_external"].on == calibration.at(1.0)["all_external"].on
 
 

@@ -40,19 +40,8 @@ def serve(folder: Path, database: str, **changes: Any) -> Iterator[tuple[Serving
         serving.close()
 
 
-@pytest.fixture(scope="module")
-def keeps_levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A database that has the monitors' levels already, so that servers start at once."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('levels') / 'memory.db'}"
-    with serve(folder, url):
-        return url
-
-
 @pytest.fixture
-def database(keeps_levels: str, tmp_path: Path) -> str:
-    import shutil
-
-    shutil.copy(keeps_levels.removeprefix("sqlite:///"), tmp_path / "memory.db")
+def database(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'memory.db'}"
 
 
@@ -344,3 +333,15 @@ def test_readiness_follows_the_database(guarded: tuple[Serving, Client]) -> None
         connection.execute(sa.text("ALTER TABLE away RENAME TO btfl_streams"))
     serving._ready = (0.0, False)
     assert client.get("/v2/health/ready").status_code == 200
+
+
+def test_levels_that_did_not_come_with_a_bundle_are_found_once(tmp_path: Path, database: str) -> None:
+    folder = save_fleet(tmp_path / "fleet", 1)
+    (folder / "client-000000" / "monitor.json").unlink()
+    with serve(folder, database) as (serving, _):
+        (found,) = serving.models.values()
+        assert found.found_levels
+    with serve(folder, database) as (serving, _):
+        (again,) = serving.models.values()
+        assert not again.found_levels
+        assert again.calibration == found.calibration

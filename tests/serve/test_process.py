@@ -137,9 +137,9 @@ def test_a_memory_goes_on_after_a_stop_and_open_events_do_not_hold_it_up(tmp_pat
     events = urllib.request.urlopen(f"{server.url}/api/events", timeout=30)
     assert events.readline()
     assert server.stop() in (0, -15)  # it ends as it was asked to, by the signal
-    assert b'"event":"stopped"' in server.log
+    assert '"event":"stopped"' in server.read_log()
     events.close()
-    assert b"NO TOKENS ARE ASKED FOR" in server.log
+    assert "NO TOKENS ARE ASKED FOR" in server.read_log()
     with server:
         _, said = server.ask("/v2/models/client-0/infer", infer_body(features[2:], "s"))
     assert np.array(json.loads(said)["outputs"][0]["data"]).tolist() == expected[2].tolist()

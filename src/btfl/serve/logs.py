@@ -30,10 +30,13 @@ class _Json(logging.Formatter):
 
 
 def set_up_logs() -> None:
-    """Write the logs of this process, uvicorn's among them, as JSON lines on stderr."""
+    """Write the logs of this process, uvicorn's errors among them, as JSON lines on stderr.
+
+    Its warnings tell of strangers who do not speak HTTP, a line for each: they would fill the disk.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
-    for name, level in (("btfl.serve", logging.INFO), ("uvicorn", logging.WARNING), ("uvicorn.error", logging.WARNING)):
+    for name, level in (("btfl.serve", logging.INFO), ("uvicorn", logging.ERROR), ("uvicorn.error", logging.ERROR)):
         logger = logging.getLogger(name)
         logger.handlers[:], logger.propagate = ([handler] if name != "uvicorn.error" else []), name == "uvicorn.error"
         logger.setLevel(level)

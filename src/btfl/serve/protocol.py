@@ -11,6 +11,7 @@ import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from numpy.typing import NDArray
+from starlette.requests import ClientDisconnect
 
 from btfl import __version__
 from btfl.checks import printable
@@ -150,6 +151,8 @@ async def _body(request: Request, largest: int) -> bytes:
                 if length > largest:
                     raise RefusedError(413, f"a request may have {largest} bytes", {"Connection": "close"})
                 parts.append(part)
+    except ClientDisconnect:
+        raise RefusedError(400, "the sender went away before the request was whole") from None
     except TimeoutError:
         log("a request came too slowly", logging.WARNING)
         raise RefusedError(408, "the request came too slowly", {"Connection": "close"}) from None

@@ -16,9 +16,11 @@ from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError, StorageError
 from btfl.monitor import Calibration
 from btfl.runs.layout import FederationFiles, RunFiles, TrainingFiles, client_number
+from btfl.storage import read_json
 from btfl.zoo.serving import PREFIX, RECORD, entry_folder, load_serving
 
-BUNDLE, EXTRACTOR = "bundle.json", "extractor.onnx"
+BUNDLE, EXTRACTOR, LEVELS = "bundle.json", "extractor.onnx", "monitor.json"
+"""Files of a folder: of each client its bundle and, if it has found them itself, the levels of its monitor."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -119,7 +121,8 @@ class _Shared:
         bundle = ClientBundle.load(folder)
         kept = {key: self._once(value) for key, value in bundle.statistics.items()}
         object.__setattr__(bundle, "statistics", kept)  # equal arrays; nothing else of it changes
-        return Served(name, bundle, hashlib.sha256((folder / BUNDLE).read_bytes()).hexdigest())
+        levels = Calibration.from_json(read_json(folder / LEVELS)) if (folder / LEVELS).is_file() else None
+        return Served(name, bundle, hashlib.sha256((folder / BUNDLE).read_bytes()).hexdigest(), levels)
 
     def _once(self, array: NDArray[Any]) -> NDArray[Any]:
         whole = np.ascontiguousarray(array)
