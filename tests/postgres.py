@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 _PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -68,7 +69,14 @@ class Postgres:
         """Start it, and wait until it answers."""
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync={self._fsync}"
         log = str(self.folder / "log")
-        self._run("pg_ctl", "-D", str(self._data), "-l", log, "-o", options, "-w", "-t", "50", "start")
+        for attempt in range(40):
+            try:
+                self._run("pg_ctl", "-D", str(self._data), "-l", log, "-o", options, "-w", "-t", "50", "start")
+                return
+            except subprocess.CalledProcessError:  # what is left of the one that was killed still holds the memory
+                if attempt == 39:
+                    raise
+                time.sleep(0.25)
 
     def kill(self) -> None:
         """Kill it as a power cut would: SIGKILL to all of its processes."""

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from btfl import __version__
 from btfl.serve import protocol, watching
 from btfl.serve.door import Door
+from btfl.serve.infer import Infer
 from btfl.serve.logs import log, set_up_logs
 from btfl.serve.refusal import RefusedError
 from btfl.serve.settings import ServeSettings
@@ -56,7 +57,7 @@ def create_app(serving: Serving) -> Door:
     app.add_exception_handler(Exception, _bug)
     app.include_router(protocol.router)
     app.include_router(watching.router)
-    return Door(app, serving.settings, serving.book, serving.metrics)
+    return Door(Infer(app, serving), serving.settings, serving.book, serving.metrics)
 
 
 def from_environment() -> Door:

@@ -6,22 +6,16 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
+from btfl.serve.asgi import App, Message, Receive, Scope, Send
 from btfl.serve.logs import log
 from btfl.serve.metrics import Metrics
 from btfl.serve.refusal import RefusedError
 from btfl.serve.settings import LOOPBACK, ServeSettings
 from btfl.serve.tokens import ADMIN, INFER, LOCAL, READ, Token, TokenBook
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/", "/page.css", "/page.js", "/favicon.svg", "/v2/health/live", "/v2/health/ready"})
 """What is answered without a token: the page's own files, which hold no data, and whether the server is alive."""
@@ -80,7 +74,7 @@ class Door:
             return
         begun, status = time.perf_counter(), 0
 
-        async def noting(message: MutableMapping[str, Any]) -> None:
+        async def noting(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

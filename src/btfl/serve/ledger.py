@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ TRIES = 200  # of a request whose stream others change at the same time
 _PRUNE_EVERY = 64
 _CACHED = 4096
 _COUNTED_FOR = 5.0  # seconds
+_CHECKPOINT_EVERY = 1.0  # seconds
 
 
 class _Row(NamedTuple):
@@ -74,14 +76,25 @@ class Ledger:
         self._counts: dict[str, tuple[float, int]] = {}
         driver: Any = self.engine.dialect.dbapi  # type: ignore[attr-defined]
         self._driver_error, self._taken_already = driver.Error, driver.IntegrityError
+        self._closing = threading.Event()
+        if self.sqlite:
+            threading.Thread(target=self._checkpoint, name="checkpoint", daemon=True).start()
         self._sql = {name: str(statement.compile(dialect=self.engine.dialect)) for name, statement in _HOT.items()}
 
     def close(self) -> None:
         """Close every connection; nobody may be using one."""
+        self._closing.set()
         while self._connections:
             self._connections.pop().close()
         self._local = threading.local()
         self.engine.dispose()
+
+    def _checkpoint(self) -> None:
+        """Move what was written from SQLite's log to its file now and then, so that no request waits for the disk."""
+        while not self._closing.wait(_CHECKPOINT_EVERY):
+            with suppress(sa.exc.SQLAlchemyError), self.engine.connect() as connection:
+                driver = connection.connection
+                driver.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
     def ping(self) -> bool:
         """Return whether the database answers."""

@@ -19,6 +19,7 @@ class Metrics:
 
     def __init__(self, label_models: bool) -> None:
         self._registry = CollectorRegistry()
+        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._models = label_models
         labels = ("model",) if label_models else ()
         here = {"registry": self._registry}
@@ -36,8 +37,11 @@ class Metrics:
 
     def request(self, of: str, code: int, seconds: float) -> None:
         """Count a request: what it was, the status, and how long it took."""
-        self._requests.labels(of, str(code)).inc()
-        self._seconds.labels(of).observe(seconds)
+        found = self._known.get((of, code))
+        if found is None:  # looking up labels takes longer than counting
+            found = self._known[of, code] = self._requests.labels(of, str(code)), self._seconds.labels(of)
+        found[0].inc()
+        found[1].observe(seconds)
 
     def step(self, model: str, step: Step) -> None:
         """Count what a request came to."""

@@ -131,6 +131,7 @@ def _prepare_sqlite(engine: sa.Engine, durability: str) -> None:
             "busy_timeout=10000",
             "foreign_keys=ON",
             "journal_size_limit=67108864",
+            "wal_autocheckpoint=20000",  # the ledger does it sooner, beside the requests
         ):
             connection.execute(f"PRAGMA {pragma}")
 
