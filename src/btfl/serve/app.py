@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -34,6 +35,8 @@ def create_app(serving: Serving) -> Door:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         _stop_streams_on_signal(serving)
+        gc.collect()
+        gc.freeze()  # models and modules stay: there is no need to look through them again and again
         log(
             "ready", models=len(serving.models), database=serving.ledger.engine.dialect.name, auth=serving.settings.auth
         )

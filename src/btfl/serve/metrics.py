@@ -45,8 +45,11 @@ class Metrics:
 
     def step(self, model: str, step: Step) -> None:
         """Count what a request came to."""
-        mine = (model,) if self._models else ()
-        samples, e = (one.labels(*mine) if mine else one for one in (self._samples, self._e))
+        mine: tuple[str, ...]
+        samples, e, mine = self._samples, self._e, ()
+        if self._models:
+            mine = (model,)
+            samples, e = samples.labels(model), e.labels(model)
         samples.inc(step.samples)
         if "e" in step.means:
             e.observe(step.means["e"])

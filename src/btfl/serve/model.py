@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -73,6 +74,7 @@ class Model:
         self.columns: Mapping[str, Column] = self.method.columns
         self._lock = threading.Lock()
         self._fresh = self._state()
+        self._holds: bytes | None = None  # the memory that the method has right now
 
     def _calibrate(self, bundle: ClientBundle, settings: MonitorSettings) -> Calibration:
         return calibrate(self.method, own_features(bundle, self.method.settings), settings.warm_up)
@@ -91,6 +93,7 @@ class Model:
     def can_restore(self, state: bytes) -> bool:
         """Return whether the method takes a memory back."""
         with self._lock:
+            self._holds = None
             try:
                 self._restore(state)
             except (InputError, ValueError, KeyError, TypeError):
@@ -109,24 +112,20 @@ class Model:
                 if state is self._fresh:
                     self.method.reset()
                     self.monitor.reset()
-                else:
+                elif state is not self._holds:  # where each client has one stream it is there already
                     self._restore(state)
+                self._holds = None
                 probabilities = self.method.predict(features)
             except InputError as error:
                 raise RefusedError(400, str(error)) from None
-            trace = self.method.trace
+            trace = dict(self.method.trace)
             alarms = self.monitor.watch(trace)
-            outputs = {
-                name: np.ascontiguousarray(one) for name, one in (("probabilities", probabilities), *trace.items())
-            }
-            after = self._state()
+            self._holds = after = self._state()
             seen, alarmed = self.monitor.seen, ",".join(self.monitor.alarmed)
-        means = {name: float(np.add.reduce(trace[name])) / len(features) for name in ("e", "log_tau") if name in trace}
-        if "all_external" in trace:
-            means["all_external"] = float(trace["all_external"][-1])
-        if "strangeness" in trace:
-            means["strangeness"] = float(trace["strangeness"].max())
-        return Step(outputs, after, len(features), seen, tuple(alarms), alarmed, means)
+        outputs = {"probabilities": probabilities, **trace}
+        if len(features) > 1:  # columns of a batch may lie among others
+            outputs = {name: np.ascontiguousarray(one) for name, one in outputs.items()}
+        return Step(outputs, after, len(features), seen, tuple(alarms), alarmed, _means(trace))
 
     def metadata(self, images: tuple[int, ...] | None) -> dict[str, Any]:
         """Return what the protocol tells of a model; ``images``: (height, width, channels), if it takes them."""
@@ -137,6 +136,20 @@ class Model:
         for name, column in self.columns.items():
             outputs.append({"name": name, "datatype": NAMES[np.dtype(column.dtype).str[1:]], "shape": [-1]})
         return {"name": self.name, "versions": ["1"], "platform": "btfl", "inputs": inputs, "outputs": outputs}
+
+
+def _means(trace: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """Return what the history keeps of a request's samples."""
+    found = {}
+    for name in ("e", "log_tau"):
+        if name in trace:
+            values = trace[name].tolist()
+            found[name] = values[0] if len(values) == 1 else math.fsum(values) / len(values)
+    if "all_external" in trace:
+        found["all_external"] = float(trace["all_external"][-1])
+    if "strangeness" in trace:
+        found["strangeness"] = float(trace["strangeness"].max())
+    return found
 
 
 def _without_samples(bundle: ClientBundle, needed: tuple[str, ...]) -> ClientBundle:

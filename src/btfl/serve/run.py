@@ -81,6 +81,7 @@ def run(source: str, settings: ServeSettings) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # nothing here depends on the sender's address
             ssl_certfile=settings.tls_cert or None,
             ssl_keyfile=settings.tls_key or None,
             timeout_graceful_shutdown=settings.stop_within,

@@ -92,7 +92,7 @@ def open_engine(url: str, durability: str = "normal") -> sa.Engine:
         url = url.replace("postgresql://", "postgresql+psycopg://", 1)
     try:
         if sqlite:
-            engine = sa.create_engine(url, paramstyle="named", connect_args={"timeout": 10.0})
+            engine = sa.create_engine(url, paramstyle="qmark", connect_args={"timeout": 10.0})
             _prepare_sqlite(engine, durability)
         else:
             engine = sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5}, max_overflow=32)
