@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl import Coherent, CoherentSettings
-from btfl.monitor import Calibration, Monitor, Own, calibrate, own_features
+from btfl.monitor import Alarm, Calibration, Monitor, Own, calibrate, own_features
 from btfl.randomness import generator
 from btfl.studies.drift.detectors import SIGNALS, river, scaled
 from btfl.studies.drift.protocol import RECIPE, Protocol, first_alarm, judge, streams
@@ -28,7 +28,7 @@ FirstAlarm = Callable[[Floats], int]
 
 def ours(bundle: Any, calibration: Calibration, rate: float) -> FirstAlarm:
     def first(features: Floats) -> int:
-        method, found = Coherent(bundle), []
+        method, found = Coherent(bundle), list[Alarm]()
         method.predict(features)
         Monitor(calibration, rate=rate, warm_up=calibration.warm_up, on_alarm=found.append).watch(method.trace)
         return int(found[0].sample) if found else len(features)

@@ -20,7 +20,8 @@ Floats = NDArray[np.float64]
 def features(labels: NDArray[Any], seed: int) -> Floats:
     """Draw features of these classes, after a ReLU."""
     rng = np.random.default_rng(seed)
-    return np.maximum(rng.normal(size=(len(labels), DIMENSIONS)) + 2.5 * np.eye(CLASSES, DIMENSIONS)[labels], 0)
+    drawn = rng.normal(size=(len(labels), DIMENSIONS)) + 2.5 * np.eye(CLASSES, DIMENSIONS)[labels]
+    return np.asarray(np.maximum(drawn, 0.0))
 
 
 def own(client: int, samples: int, seed: int = 0) -> Floats:

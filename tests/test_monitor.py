@@ -134,6 +134,7 @@ def test_a_method_without_all_external_is_watched_by_e() -> None:
 def test_a_calibration_comes_back_from_json() -> None:
     one = calibrate(Coherent(BUNDLE), own_features(BUNDLE), drawn=2000)
     assert Calibration.from_json(json.loads(json.dumps(one.to_json()))) == one
+    wrong: object
     for wrong in ({}, [], {**one.to_json(), "levels": {}}, {**one.to_json(), "levels": {"all_external": [1]}}):
         with pytest.raises(InputError):
             Calibration.from_json(wrong)

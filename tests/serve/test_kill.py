@@ -43,7 +43,7 @@ class Sender(threading.Thread):
         self.refused: list[tuple[int, bytes]] = []
 
     def sample(self, place: int) -> np.ndarray:
-        return self.samples[place % len(self.samples)][None]
+        return np.asarray(self.samples[place % len(self.samples)][None])
 
     def run(self) -> None:
         place = 0

@@ -14,6 +14,7 @@ pytest.importorskip("sqlalchemy", reason="btfl[serve] is not installed")
 
 from btfl import Btfl, Coherent
 from btfl.monitor import MonitorSettings, calibrate, own_features
+from btfl.serve.answers import Answer
 from btfl.serve.ledger import Ledger
 from btfl.serve.model import Model
 from btfl.serve.refusal import RefusedError
@@ -40,7 +41,7 @@ def ledger(request: pytest.FixtureRequest, database: str) -> Iterator[Ledger]:
     one.close()
 
 
-def take(ledger: Ledger, place: int, model: Model = MODEL, count: int = 1, **told: object) -> object:
+def take(ledger: Ledger, place: int, model: Model = MODEL, count: int = 1, **told: object) -> Answer:
     part = STREAM[place : place + count]
     asked = replace(asking(part, start=place == 0), **told)  # type: ignore[arg-type]
     return ledger.take(model, "local", asked, part, part.tobytes()[:16]).answer

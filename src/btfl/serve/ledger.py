@@ -86,7 +86,7 @@ class Ledger:
         self._cache: OrderedDict[tuple[str, str, str], _Row] = OrderedDict()
         self._cache_lock = threading.Lock()
         self._counts: dict[str, tuple[float, int]] = {}
-        driver: Any = self.engine.dialect.dbapi  # type: ignore[attr-defined]
+        driver: Any = self.engine.dialect.dbapi
         self._driver_error, self._taken_already = driver.Error, driver.IntegrityError
         self._closing = threading.Event()
         if self.sqlite:
@@ -123,7 +123,7 @@ class Ledger:
             return self._take(model, tenant, asked, features, digest)
         except (self._driver_error, sa.exc.SQLAlchemyError) as error:
             self._drop_connection()
-            self._forget(tenant, model.name, asked.sequence)
+            self._forget((tenant, model.name, asked.sequence))
             said = f"the database does not answer ({type(error).__name__}): send the request again, with the same id"
             raise RefusedError(503, said, {"Retry-After": "1"}) from error
 
@@ -148,7 +148,7 @@ class Ledger:
                 written = None  # the id was there, or somebody else began the stream: what is there decides
             if written is not None:
                 return Taken(written, step, attempt)
-            self._forget(*key)
+            self._forget(key)
             if attempt > 2:
                 time.sleep(min(0.0005 * attempt, 0.01))
         raise RefusedError(
@@ -267,9 +267,9 @@ class Ledger:
             if len(self._cache) > _CACHED:
                 self._cache.popitem(last=False)
 
-    def _forget(self, *key: str) -> None:
+    def _forget(self, key: tuple[str, str, str]) -> None:
         with self._cache_lock:
-            self._cache.pop(key, None)  # type: ignore[call-overload]
+            self._cache.pop(key, None)
 
     def _check_room(self, tenant: str) -> None:
         counted, number = self._counts.get(tenant, (0.0, 0))
@@ -306,8 +306,8 @@ def _memory_for(model: Model, asked: InferRequest, row: _Row | None) -> tuple[by
 
 
 def _statements() -> dict[str, sa.Executable]:
-    signals = {name: sa.bindparam(name) for name in SIGNAL_COLUMNS}
-    shared = {
+    signals: dict[str, Any] = {name: sa.bindparam(name) for name in SIGNAL_COLUMNS}
+    shared: dict[str, Any] = {
         **{
             name: sa.bindparam(name)
             for name in ("identity", "bundle", "state", "ended", "samples", "alarmed", "updated")
@@ -315,7 +315,8 @@ def _statements() -> dict[str, sa.Executable]:
         **signals,
     }
     named = sa.and_(*(streams.c[name] == sa.bindparam(name) for name in ("tenant", "model", "sequence")))
-    began, of = sa.bindparam("began_now", type_=sa.Integer), sa.bindparam("of")
+    began: Any = sa.bindparam("began_now", type_=sa.Integer)
+    of: Any = sa.bindparam("of")
     turned = sa.func.coalesce(sa.bindparam("turned", type_=sa.Float(53)), streams.c.turned)
     started = sa.func.coalesce(sa.bindparam("started", type_=sa.Float(53)), streams.c.started)
     return {

@@ -22,18 +22,24 @@ class Metrics:
         self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._models = label_models
         labels = ("model",) if label_models else ()
-        here = {"registry": self._registry}
+        here = self._registry
         self._requests = Counter(
             "btfl_requests", "Requests by what they were and how they ended.", ("of", "code"), **here
         )
-        self._seconds = Histogram("btfl_request_seconds", "Time to answer.", ("of",), buckets=_SECONDS, **here)
-        self._samples = Counter("btfl_samples", "Samples that were judged.", labels, **here)
-        self._e = Histogram("btfl_e", "Mean weight of the global head of a request.", labels, buckets=_TENTHS, **here)
-        self._alarms = Counter("btfl_alarms", "Alarms that began.", ("kind", *labels), **here)
-        self._memories = Counter("btfl_memories", "Streams that began, or met a renewed bundle.", ("became",), **here)
-        self._replays = Counter("btfl_replayed_requests", "Requests that had been answered before.", **here)
-        self._conflicts = Counter("btfl_conflicts", "Times that a stream was changed by another in between.", **here)
-        self._webhooks = Counter("btfl_webhooks", "Alarms posted to the webhook.", ("ended",), **here)
+        self._seconds = Histogram("btfl_request_seconds", "Time to answer.", ("of",), buckets=_SECONDS, registry=here)
+        self._samples = Counter("btfl_samples", "Samples that were judged.", labels, registry=here)
+        self._e = Histogram(
+            "btfl_e", "Mean weight of the global head of a request.", labels, buckets=_TENTHS, registry=here
+        )
+        self._alarms = Counter("btfl_alarms", "Alarms that began.", ("kind", *labels), registry=here)
+        self._memories = Counter(
+            "btfl_memories", "Streams that began, or met a renewed bundle.", ("became",), registry=here
+        )
+        self._replays = Counter("btfl_replayed_requests", "Requests that had been answered before.", registry=here)
+        self._conflicts = Counter(
+            "btfl_conflicts", "Times that a stream was changed by another in between.", registry=here
+        )
+        self._webhooks = Counter("btfl_webhooks", "Alarms posted to the webhook.", ("ended",), registry=here)
 
     def request(self, of: str, code: int, seconds: float) -> None:
         """Count a request: what it was, the status, and how long it took."""

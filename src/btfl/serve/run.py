@@ -77,7 +77,7 @@ def run(source: str, settings: ServeSettings) -> None:
             host=settings.host,
             port=settings.port,
             workers=settings.workers,
-            http="btfl.serve.patience:PatientProtocol",  # type: ignore[arg-type]
+            http="btfl.serve.patience:PatientProtocol",
             log_config=None,
             access_log=False,
             server_header=False,
