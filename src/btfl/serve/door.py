@@ -73,12 +73,13 @@ class Door:
             await self._app(scope, receive, send)
             return
         begun, status = time.perf_counter(), 0
+        of = "infer" if scope["path"].endswith("/infer") else "other"
 
         async def noting(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_SAFE]
+                message["headers"] = [*message.get("headers", ()), *(_SAFE[:1] if of == "infer" else _SAFE)]
             await send(message)
 
         try:
@@ -91,7 +92,6 @@ class Door:
             if not status:
                 await _answer(noting, 500, "this is a bug in btfl; the log of the server says more", {})
         finally:
-            of = "infer" if scope["path"].endswith("/infer") else "other"
             seconds = time.perf_counter() - begun
             self._metrics.request(of, status, seconds)
             if self._settings.log_requests:

@@ -24,7 +24,7 @@ class Metrics:
         labels = ("model",) if label_models else ()
         here = self._registry
         self._requests = Counter(
-            "btfl_requests", "Requests by what they were and how they ended.", ("of", "code"), **here
+            "btfl_requests", "Requests by what they were and how they ended.", ("of", "code"), registry=here
         )
         self._seconds = Histogram("btfl_request_seconds", "Time to answer.", ("of",), buckets=_SECONDS, registry=here)
         self._samples = Counter("btfl_samples", "Samples that were judged.", labels, registry=here)
