@@ -13,6 +13,7 @@ from btfl.errors import BtflError
 from btfl.methods.base import Method, Trace
 from btfl.methods.btfl import Btfl, BtflSettings
 from btfl.methods.coherent import Coherent, CoherentSettings
+from btfl.monitor import Monitor
 
 BayesianAdapter, BayesianSettings, CoherentAdapter = Btfl, BtflSettings, Coherent  # what 0.1 called them
 
@@ -31,6 +32,7 @@ __all__ = [
     "DiscretisedLikelihood",
     "LinearHead",
     "Method",
+    "Monitor",
     "Summary",
     "Trace",
     "expected_weight",
