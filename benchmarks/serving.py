@@ -62,7 +62,7 @@ def content(features: NDArray[np.float64], sequence: str, start: bool, binary: b
     asked: dict[str, Any] = {"inputs": [told], "parameters": {"sequence_id": sequence, "sequence_start": start}}
     if not binary:
         told["data"] = features.ravel().tolist()
-        return b"", json.dumps(asked).encode()
+        return b"Content-Type: application/json\r\n", json.dumps(asked).encode()
     told["parameters"] = {"binary_data_size": features.nbytes}
     asked["parameters"]["binary_data_output"] = True
     head = json.dumps(asked).encode()

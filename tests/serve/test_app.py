@@ -52,7 +52,7 @@ def client(folder: Path, database: str) -> Iterator[Client]:
 
 
 def body(array: np.ndarray, sequence: object = 7, **more: Any) -> dict[str, Any]:
-    flags = {k: more.pop(k) for k in ("sequence_start", "sequence_end") if k in more}
+    flags: dict[str, Any] = {k: more.pop(k) for k in ("sequence_start", "sequence_end") if k in more}
     parameters: dict[str, Any] = {"sequence_id": sequence, **flags}
     told = {"name": "features", "datatype": "FP64", "shape": list(array.shape), "data": array.ravel().tolist()}
     return {"inputs": [told], "parameters": parameters, **more}

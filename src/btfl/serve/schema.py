@@ -59,8 +59,16 @@ requests = Table(
     Column("alarmed", Text, nullable=False),
     Column("began", Text, nullable=False),  # kinds of alarms that began with it
     *_signals(),
-    Index("btfl_requests_request", "stream", "request", unique=True),
     sqlite_with_rowid=False,
+)
+_has_id = requests.c.request.is_not(None)
+Index(
+    "btfl_requests_request",
+    requests.c.stream,
+    requests.c.request,
+    unique=True,
+    sqlite_where=_has_id,
+    postgresql_where=_has_id,
 )
 
 tokens = Table(

@@ -142,7 +142,7 @@ def _tensor(told: Mapping[str, Any], rest: memoryview, most_samples: int) -> tup
     if name not in ("features", "images"):
         raise RefusedError(400, "the input is called features or images")
     allowed = ("FP32", "FP64") if name == "features" else ("UINT8",)
-    kind = told.get("datatype")
+    kind: Any = told.get("datatype")
     if kind not in allowed:
         raise RefusedError(400, f"{name} have the datatype {' or '.join(allowed)}")
     rank = 2 if name == "features" else 4

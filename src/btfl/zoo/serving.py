@@ -95,10 +95,13 @@ def load_serving(folder: Path) -> Serving:
         bundles, own, calibrations = {}, {}, {}
         for text, told in fields["clients"].items():
             number, mine = int(text), parts[client_name(int(text))]
-            heads = [LinearHead(mine.pop(f"{name}.weight"), mine.pop(f"{name}.bias", None)) for name in _HEADS]
+            global_head, personal_head = (
+                LinearHead(mine.pop(f"{name}.weight"), mine.pop(f"{name}.bias", None)) for name in _HEADS
+            )
             own[number] = mine
             bundles[number] = ClientBundle(
-                *heads,
+                global_head,
+                personal_head,
                 DiscretisedLikelihood(mine["zero_frequencies"], round(float(mine["samples"][0]))),
                 everyone,
                 told["local_entropy"],
