@@ -3,6 +3,7 @@
 Run as ``python benchmarks/beside_mlserver.py FOLDER`` on a quiet machine; FOLDER is a virtual environment of its own
 with ``pip install mlserver mlserver-sklearn``. MLServer answers with a logistic regression of the same size (64
 features, 10 classes), one process, no memory of any stream; the server is SQLite with one worker.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -43,7 +42,7 @@ def ledger(request: pytest.FixtureRequest, database: str) -> Iterator[Ledger]:
 
 def take(ledger: Ledger, place: int, model: Model = MODEL, count: int = 1, **told: object) -> Answer:
     part = STREAM[place : place + count]
-    asked = replace(asking(part, start=place == 0), **told)  # type: ignore[arg-type]
+    asked = asking(part, start=place == 0)._replace(**told)  # type: ignore[arg-type]
     return ledger.take(model, "local", asked, part, part.tobytes()[:16]).answer
 
 

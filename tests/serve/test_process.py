@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -153,3 +154,14 @@ def test_serving_needs_no_torch_and_no_pandas(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /v2/models/client-0/infer HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+)
+def test_a_connection_that_sends_no_whole_request_is_closed(server: Server, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=40) as one:
+        one.sendall(sent)
+        while one.recv(1000):  # ends when the server closes; else the socket's own time limit fails the test
+            continue

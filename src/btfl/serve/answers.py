@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -11,8 +10,7 @@ import orjson
 from btfl.serve.model import Outputs
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What is answered."""
 
     outputs: Outputs

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,7 +17,6 @@ from btfl.checks import printable
 from btfl.serve.answers import Answer
 from btfl.serve.asgi import App, Receive, Scope, Send
 from btfl.serve.ledger import Taken
-from btfl.serve.logs import log
 from btfl.serve.model import Model
 from btfl.serve.refusal import RefusedError
 from btfl.serve.state import Serving
@@ -26,7 +24,6 @@ from btfl.serve.tensors import HEADER, InferRequest, read_request, write_answer
 from btfl.serve.tokens import Token
 
 VERSION = "1"
-_BODY_WITHIN = 15.0  # seconds
 _JSON, _BYTES = (b"content-type", b"application/json"), (b"content-type", b"application/octet-stream")
 _HEADER = HEADER.lower().encode()
 Headers = Mapping[bytes, bytes]
@@ -122,21 +119,16 @@ def _digest(asked: InferRequest) -> bytes:
 
 
 async def _body(receive: Receive, largest: int) -> bytes:
-    """Read the body, refusing one that is too long, or takes too long, before all of it is here."""
+    """Read the body, refusing one that is too long before all of it is here; ``patience.py`` ends one that is slow."""
     parts, length = [], 0
-    try:
-        async with asyncio.timeout(_BODY_WITHIN):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise RefusedError(400, "the sender went away before the request was whole")
-                part: bytes = message.get("body", b"")
-                length += len(part)
-                if length > largest:
-                    raise RefusedError(413, f"a request may have {largest} bytes", {"Connection": "close"})
-                parts.append(part)
-                if not message.get("more_body", False):
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
-    except TimeoutError:
-        log("a request came too slowly", logging.WARNING)
-        raise RefusedError(408, "the request came too slowly", {"Connection": "close"}) from None
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RefusedError(400, "the sender went away before the request was whole")
+        part: bytes = message.get("body", b"")
+        length += len(part)
+        if length > largest:
+            raise RefusedError(413, f"a request may have {largest} bytes", {"Connection": "close"})
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -53,8 +52,7 @@ class _Row(NamedTuple):
     ended: bool
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(NamedTuple):
     """What became of a request."""
 
     answer: Answer
@@ -189,12 +187,13 @@ class Ledger:
             cursor.execute("BEGIN IMMEDIATE")
         if row is None:
             names = dict(zip(("tenant", "model", "sequence"), key, strict=True))
-            self._sql["begin"].run(cursor, {**values, **names})
+            self._sql["begin"].run(cursor, values | names)
             (stream,) = cursor.fetchone()
             self._count_one(key[0])
         else:
             stream = row.id
-            self._sql["update"].run(cursor, {**values, "of": stream, "before": row.version})
+            values["of"], values["before"] = stream, row.version
+            self._sql["update"].run(cursor, values)
             if cursor.rowcount != 1:
                 connection.rollback()
                 return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -24,8 +24,7 @@ from btfl.serve.tensors import NAMES
 Outputs = dict[str, NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What a request comes to: the answer, the memory after it, and what the history keeps."""
 
     outputs: Outputs

@@ -62,7 +62,6 @@ _CODES = {
     403: "The token does not allow this.",
     404: "There is no such thing, or the token does not see it.",
     405: "The path knows other verbs.",
-    408: "The request came too slowly.",
     409: "The id was used for another request on this stream.",
     413: "The request is too large.",
     415: "Requests are not compressed.",

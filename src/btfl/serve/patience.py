@@ -1,4 +1,4 @@
-"""Connections that send nothing, or send it a byte at a time, are closed: uvicorn alone waits for headers for ever."""
+"""Connections that send nothing, or send it a byte at a time, are closed: uvicorn alone waits for ever."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADERS_WITHIN = 10.0
-"""Seconds that a connection has for the headers of a request, from its first byte (or from the connection itself)."""
+REQUEST_WITHIN = 15.0
+"""Seconds that a connection has for a whole request, from its first byte; and a new one for its first byte."""
 
 
 class PatientProtocol(HttpToolsProtocol):
     """HTTP by httptools, with an end to its patience."""
 
     _waiting: asyncio.TimerHandle | None = None
+    _halfway = False
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
@@ -22,15 +23,22 @@ class PatientProtocol(HttpToolsProtocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; between two requests, begin to wait for the headers of the next."""
-        if self._waiting is None and (self.cycle is None or self.cycle.response_complete):
-            self._wait()
+        """Take bytes; if a request is not whole after them, wait for the rest, but not for ever."""
         super().data_received(data)
+        if not self._halfway:
+            self._stop_waiting()
+        elif self._waiting is None:  # of a request that came in one piece nobody waits
+            self._wait()
 
-    def on_headers_complete(self) -> None:
-        """Stop waiting."""
-        self._stop_waiting()
-        super().on_headers_complete()
+    def on_message_begin(self) -> None:
+        """Note that a request begins."""
+        self._halfway = True
+        super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        """Note that it is whole."""
+        self._halfway = False
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
@@ -38,7 +46,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        self._waiting = self.loop.call_later(HEADERS_WITHIN, self.transport.close)
+        self._waiting = self.loop.call_later(REQUEST_WITHIN, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:

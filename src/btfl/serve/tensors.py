@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -30,16 +29,14 @@ LONGEST_ID = 128
 _OUT = orjson.OPT_SERIALIZE_NUMPY
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """An output that was asked for."""
 
     name: str
     binary: bool
 
 
-@dataclass(frozen=True)
-class InferRequest:
+class InferRequest(NamedTuple):
     """What one request asks."""
 
     id: str
