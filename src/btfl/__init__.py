@@ -18,6 +18,7 @@ from btfl.imports import load_own
 from btfl.methods.base import Method, Trace
 from btfl.methods.btfl import Btfl, BtflSettings
 from btfl.methods.coherent import Coherent, CoherentSettings
+from btfl.monitor import Monitor
 
 if TYPE_CHECKING:
     from btfl.benchmark.api import bench as bench
@@ -44,6 +45,7 @@ __all__ = [
     "DiscretisedLikelihood",
     "LinearHead",
     "Method",
+    "Monitor",
     "Summary",
     "Trace",
     "expected_weight",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,30 @@ def test_a_file_beside_a_start_says_what_is_different(run: BenchRun, tmp_path: P
     assert chosen.methods == ("btfl", "btfl[count=after]")
     assert chosen.training == run.experiment.training
     assert chosen.clients == run.experiment.clients
+
+
+def test_an_entry_can_be_given_what_a_server_needs(run: BenchRun, entry: start.ZooEntry, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="btfl[onnx] is not installed")
+    from btfl.export.serving import pack_serving
+    from btfl.methods.coherent import Coherent
+    from btfl.runs.layout import RunFiles
+    from btfl.runs.trained import TrainedFederation
+    from btfl.zoo.serving import load_serving
+
+    folder = tmp_path / "small"
+    shutil.copytree(entry.folder, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    shared = entry.end_of_training("fedavg")[1].shared
+    pack_serving(run.folder, folder, shared)
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert {name: after[name] for name in before} == before
+    assert len(after) == len(before) + 3
+    federation = TrainedFederation.load(RunFiles(run.folder).trained()["fedavg"].folder)
+    for number, bundle in load_serving(folder).bundles.items():
+        whole = federation.outcome(number).bundle
+        features = whole.statistic("train_features")
+        assert (Coherent(bundle).predict(features) == Coherent(whole).predict(features)).all()
+    pack_serving(run.folder, folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == after
+    with pytest.raises(InputError, match="other weights"):
+        pack_serving(run.folder, folder, {name: array + 1 for name, array in shared.items()})

@@ -17,6 +17,7 @@ from btfl.cli.methods import methods
 from btfl.cli.report import report
 from btfl.cli.reproduce import reproduce
 from btfl.cli.scenarios import scenarios
+from btfl.cli.serve import TOKENS, ServeCommand, serve
 from btfl.cli.speed import speed
 from btfl.cli.train import train
 
@@ -40,6 +41,8 @@ app.command(rich_help_panel=STUDIES, cls=FileCommand)(scenarios)
 app.command(rich_help_panel=STUDIES, cls=FileCommand)(drift)
 app.command(rich_help_panel=STUDIES)(speed)
 app.command(rich_help_panel=ELSEWHERE, cls=FileCommand)(export)
+app.command(rich_help_panel=ELSEWHERE, cls=ServeCommand)(serve)
+app.add_typer(TOKENS, name="serve-token", rich_help_panel=ELSEWHERE)
 app.add_typer(flower.app, name="flower", rich_help_panel=ELSEWHERE)
 
 

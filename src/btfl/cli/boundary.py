@@ -21,6 +21,8 @@ debug: ContextVar[bool] = ContextVar("debug", default=False)
 
 _MISTAKES = (InputError, StorageError, DataError, UnknownNameError)
 _WRONG_PLACES = (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
+_TRAINS = ("torch", "sklearn", "PIL", "pandas", "pyarrow", "matplotlib", "jinja2", "platformdirs", "pooch", "filelock")
+"""Modules that ``btfl[train]`` installs."""
 _HINTS = {
     errno.ENOSPC: "make space, then give the same command again",
     errno.EROFS: "choose a place that can be written to, with --out for example",
@@ -69,6 +71,8 @@ def _sentence(error: BaseException) -> tuple[str, int]:
         return "there is not enough memory: use fewer workers, or fewer or smaller images", ENVIRONMENT
     if isinstance(error, UnicodeError):
         return f"text that is not UTF-8 was given or read: {error}", MISTAKE
+    if isinstance(error, ModuleNotFoundError) and error.name in _TRAINS:  # btfl[serve] has the command line, too
+        return f"{error.name} is not installed; this command needs: pip install 'btfl[train]'", MISTAKE
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     if place := _own_code(error):
         return f"{place}, which is not part of btfl: {said}. `btfl --debug ...` shows the stack trace", MISTAKE

@@ -43,6 +43,8 @@ def pack(
 ) -> None:
     """Make an entry from a finished run: weights and private states, from which the rest follows.
 
+    Of a run with FedAvg's training it also packs what `btfl serve` needs: bundles without features, and the extractor.
+
     Example: `btfl zoo pack runs/paper cifar10-cnn-dir0.1 --commit abc1234`
     """
     from rich.console import Console
@@ -59,9 +61,40 @@ def pack(
     }
     entry = start.pack(run, name, into, told)
     console = Console(highlight=False)
+    if "fedavg" in entry.recipes:
+        from btfl.export import need_onnx
+
+        need_onnx()
+        from btfl.export.serving import pack_serving
+
+        pack_serving(run, entry.folder)
     _show(console, entry.card)
     size = sum(path.stat().st_size for path in entry.folder.iterdir())
     console.print(f"{entry.folder}: {size / 1e6:.2f} MB")
+
+
+@app.command()
+def serving(
+    run: options.Run,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry that the run started from.")],
+    into: Annotated[Path, typer.Option(help="The zoo it is in.")] = Path("src/btfl/zoo"),
+) -> None:
+    """Add what `btfl serve` needs to an entry that lacks it: bundles without features, and the extractor as ONNX.
+
+    The entry's own files stay as they are. The run must have started from it, so that its weights are the same.
+
+    Example: `btfl zoo serving runs/quick cifar10-cnn-dir0.1-quick`
+    """
+    from btfl.export import need_onnx
+
+    need_onnx()
+    from btfl.export.serving import RECIPE, pack_serving
+    from btfl.zoo.start import ZooEntry
+
+    entry = ZooEntry.read(into / name)
+    _, state = entry.end_of_training(RECIPE)
+    packed = pack_serving(run, entry.folder, state.shared)
+    typer.echo(f"{entry.folder}: {len(packed.bundles)} clients for btfl serve")
 
 
 def _show(console: Any, card: Mapping[str, Any]) -> None:

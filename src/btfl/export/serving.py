@@ -1,0 +1,78 @@
+"""What ``btfl serve`` needs of a trained federation, written into an entry of the zoo: bundles without features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from btfl.core.bundle import ClientBundle
+from btfl.core.client import Weights
+from btfl.core.summary import Summary
+from btfl.errors import InputError
+from btfl.export.extractor import extractor_graph
+from btfl.methods.coherent import Coherent
+from btfl.monitor import MonitorSettings, calibrate, own_features
+from btfl.runs.layout import RunFiles
+from btfl.runs.trained import TrainedFederation
+from btfl.zoo.serving import Serving, save_serving
+
+RECIPE = "fedavg"
+
+
+def pack_serving(run: Path, folder: Path, weights: Weights | None = None) -> Serving:
+    """Write bundles without features, the extractor and the monitors' levels of a finished run into a folder.
+
+    Parameters
+    ----------
+    run : of ``btfl bench``, with the recipe ``fedavg``
+    folder : of the entry
+    weights : what the federation's shared weights must be, to the bit; None: any. What follows from them (sums,
+        entropies) may differ in its last bits from what it was where they were trained, on another processor
+    """
+    trained = RunFiles(run).trained()
+    if RECIPE not in trained:
+        raise InputError(f"{run} has no finished training with the recipe '{RECIPE}', which btfl serve stands on")
+    federation = TrainedFederation.load(trained[RECIPE].folder)
+    if weights is not None and not _equal(federation.shared, weights):
+        raise InputError(
+            f"the federation in {run} has other weights than the entry: give a run of `btfl bench --from zoo:NAME`"
+        )
+    bundles, own, calibrations = {}, {}, {}
+    for number in range(len(federation.outcomes)):
+        whole = federation.outcome(number).bundle
+        train, labels = whole.statistic("train_features"), whole.statistic("train_labels")
+        own[number] = Summary.of(train, labels, whole.classes).arrays
+        bundles[number] = without_features(whole)
+        warm_up = MonitorSettings().warm_up
+        calibrations[number] = calibrate(Coherent(whole), own_features(whole), warm_up)
+    client = federation.client(0)
+    graph = extractor_graph(client.extractor(), client.model["image_shape"])
+    graph.producer_name = "btfl"
+    serving = Serving(
+        bundles, own, calibrations, graph.SerializeToString(deterministic=True), RECIPE, federation.digest()
+    )
+    save_serving(folder, serving)
+    return serving
+
+
+def _equal(some: Weights, others: Weights) -> bool:
+    return some.keys() == others.keys() and all(np.array_equal(some[name], others[name]) for name in some)
+
+
+def without_features(bundle: ClientBundle) -> ClientBundle:
+    """Return a bundle with sums alone: without the features and labels of samples."""
+    return ClientBundle(
+        bundle.global_head,
+        bundle.personal_head,
+        bundle.local_likelihood,
+        bundle.global_likelihood,
+        bundle.local_entropy,
+        bundle.global_entropy,
+        {
+            name: value
+            for name, value in bundle.statistics.items()
+            if name.startswith("global_") or name == "local_class_counts"
+        },
+        bundle.metadata,
+    )
