@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from btfl import Calibration, ClientBundle, Summary
@@ -50,6 +50,7 @@ def test_kappa_is_recovered(inverse_kappa: float) -> None:
     assert choice.inverse_kappa == pytest.approx(inverse_kappa, rel=0.25)
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
 def test_clients_that_were_dealt_from_one_pool_do_not_differ(seed: int) -> None:
     choice = calibrate(draw_clients(0.0, seed=seed)).choose()
@@ -139,3 +140,11 @@ def test_what_no_validation_part_could_give_is_refused() -> None:
         Calibration({**honest.arrays, "calibration_samples": np.ones(2)}).check(most_samples=60)
     with pytest.raises(InputError, match="missing"):
         Calibration.from_arrays({})
+
+
+def test_a_client_whose_every_sample_is_at_the_limit_is_honest() -> None:
+    drawn = draw_clients(0.2, clients=2)
+    summaries = [Summary.of(*train, classes=CLASSES) for train, _ in drawn]
+    wrong = [(z, (y + 1) % CLASSES) for _, (z, y) in drawn]  # every answer is far off
+    head = 1e6 * np.eye(CLASSES, DIMENSIONS)
+    Calibration.of(head, head, summaries[0], Summary.total(summaries), *wrong[0]).check(most_samples=60)

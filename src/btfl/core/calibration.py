@@ -181,7 +181,7 @@ class Calibration:
             raise InputError(f"calibration_samples must be a whole number from 1 to {most_samples}, not {samples:g}")
         for name in ("calibration_global", "calibration_local"):
             low, high = float(checked[name].min()), float(checked[name].max())
-            if high > 0 or low < samples * LOWEST * (1 + 1e-9):
+            if high > 0 or low < samples * LOWEST - 1e-5:  # uploaded sums are rounded
                 raise InputError(
                     f"{name} must be log likelihoods of {samples:.0f} samples, not {low:.3g} to {high:.3g}"
                 )
