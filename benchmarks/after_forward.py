@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from btfl.engines.pool import one_thread
 from btfl.methods.registry import find_method
-from btfl.pixels.images import to_tensor
+from btfl.models.inputs import to_tensor
 from btfl.studies.speed.clients import synthetic_clients, synthetic_images
 
 SAMPLES = 320

@@ -79,11 +79,11 @@ def load(run: Path, recipe: str) -> Federation:
     for number in range(len(data)):
         images, rng = data.of(number, experiment.training_settings().rounds).validation, generator(0, "shifts", number)
         network, chosen = trained.client(number).extractor(), rng.integers(len(SHIFTS), size=len(images.labels))
-        strange = images.images.copy()
+        strange = images.values.copy()
         for kind, name in enumerate(SHIFTS):
             if (chosen == kind).any():
-                strange[chosen == kind] = shifted(images.images[chosen == kind], name, rng)
-        clean, strange_ = (extract(network, part).astype(np.float64) for part in (images.images, strange))
+                strange[chosen == kind] = shifted(images.values[chosen == kind], name, rng)
+        clean, strange_ = (extract(network, part).astype(np.float64) for part in (images.values, strange))
         parts.append(Validation(clean, strange_, images.labels))
     bundles = [trained.outcome(number).bundle for number in range(len(parts))]
     return Federation(bundles, [streams(parts, number) for number in range(len(parts))])

@@ -30,7 +30,7 @@ def load_images(path: Path | None) -> Images:
             return np.asarray(file["x"], np.uint8)
     from btfl.data.catalogue import load_source
 
-    return load_source("cifar10", shift="none").pool.images
+    return load_source("cifar10", shift="none").pool.values
 
 
 def draw(images: Images) -> Image.Image:

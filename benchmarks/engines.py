@@ -228,7 +228,7 @@ def noop_simulation(job: Job, workers: int) -> Engine:
     class NoOpTask(FlowerTask):
         def make(self, root: str | None = None) -> tuple[Recipe, FederatedData]:
             recipe, data = FlowerTask.make(self, root)
-            return NoOp(recipe.settings, recipe.image_shape, recipe.classes), data
+            return NoOp(recipe.settings, recipe.sample_shape, recipe.classes), data
 
     class NoOpSimulation:
         @contextmanager
@@ -376,7 +376,7 @@ def contend(name: str, job: Job) -> None:
     experiment = job.experiment()
     data = load_data(experiment)
     cls = NoOp if job.noop else FedAvg
-    recipe = cls(experiment.training_settings(), data.source.image_shape, len(data.source.classes))
+    recipe = cls(experiment.training_settings(), data.source.sample_shape, len(data.source.classes))
     steps = sum(-(-len(data.of(client, 0).train) // BATCH) for client in range(len(data))) * job.epochs
     version = importlib.import_module("importlib.metadata").version(entry.needs)
     say("ready", f"{entry.needs} {version}", steps)

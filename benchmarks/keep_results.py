@@ -5,6 +5,9 @@
 Several runs that a report would show as one, draws of the streams or methods run apart, go into folders 1, 2, ... of
 one.
 
+``python benchmarks/keep_results.py --again results/*/`` draws what is kept there again from the rows, after tables or
+figures have changed; what the pages say of the runs stays as it is.
+
 A folder there holds ``run.json`` (every setting, seed, fingerprints, hash of the streams), ``results.parquet`` (a row
 for each method, client and stream, from which the tables are made), the streams themselves as indices, the tables,
 some figures, and a page that says how to make it all again. ``tests/report/test_committed_results.py`` makes the
@@ -20,8 +23,9 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from btfl.report.build import write_report
 from btfl.runs.layout import RunFiles
@@ -29,7 +33,9 @@ from btfl.runs.saved import SavedRun, load_run
 from btfl.runs.trained import TrainedFederation
 
 FIGURES = ("accuracy", "clients")
-SHOWN = ("accuracy", "difference", "difference-coherent", "paper", "detection", "calibration")
+SHOWN = (
+    "accuracy", "difference", "difference-coherent", "difference-coherent-1", "paper", "detection", "calibration",
+)  # fmt: skip
 LARGEST = 3_000_000  # bytes a folder may have
 
 
@@ -46,6 +52,16 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
         place.mkdir(parents=True)
         for path in (RunFiles(run).record, RunFiles(run).results, *run.glob("streams*")):
             shutil.copy(path, place)
+    draw(runs, into, figures)
+    (into / "README.md").write_text(page([load_run(run) for run in runs], into, command, note))
+    size = sum(path.stat().st_size for path in into.rglob("*") if path.is_file())
+    print(f"{into}: {size / 1e6:.2f} MB")
+    if size > LARGEST:
+        raise SystemExit(f"{into} is larger than {LARGEST / 1e6:.0f} MB: keep less")
+
+
+def draw(runs: Sequence[Path], into: Path, figures: Sequence[str]) -> None:
+    """Write the tables and some figures of the runs' report into a folder."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch)
         write_report(runs, report)
@@ -56,53 +72,91 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
             if (path := report / "figures" / f"{name}.png").exists():
                 (into / "figures").mkdir(exist_ok=True)
                 shutil.copy(path, into / "figures")
-    (into / "README.md").write_text(page([load_run(run) for run in runs], into, command, note))
-    size = sum(path.stat().st_size for path in into.rglob("*") if path.is_file())
-    print(f"{into}: {size / 1e6:.2f} MB")
-    if size > LARGEST:
-        raise SystemExit(f"{into} is larger than {LARGEST / 1e6:.0f} MB: keep less")
+
+
+def draw_again(folder: Path) -> None:
+    """Draw what is kept in a folder again from its rows; the head of its page stays, and tables of single samples."""
+    runs = [folder] if RunFiles(folder).record.exists() else sorted(path.parent for path in folder.glob("*/run.json"))
+    if not runs:
+        raise SystemExit(f"{folder} holds no kept run")
+    head = (folder / "README.md").read_text().partition("\n## ")[0].rstrip()
+    figures = [path.stem for path in (folder / "figures").glob("*.png")]
+    for path in (folder / "tables").glob("difference*"):  # named after methods, which may have other names now
+        path.unlink()
+    draw(runs, folder, figures)
+    (folder / "README.md").write_text("\n".join([head, "", *drawn(folder)]).rstrip() + "\n")
 
 
 def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
     """Write the page of what is kept; several runs differ in their streams or their methods alone."""
     saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
-    finals = {recipe: final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
-    digests = [f"{recipe} {TrainedFederation.load(finals[recipe].folder).digest()[:16]}" for recipe in sorted(finals)]
+    finals = {(run.seed, recipe): final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
+    several = len({run.seed for run in runs}) > 1
+    digests = [
+        f"{f'seed {seed} ' if several else ''}{recipe} {TrainedFederation.load(final.folder).digest()[:16]}"
+        for (seed, recipe), final in sorted(finals.items(), key=lambda item: item[0])
+    ]
     lines = [
         f"# {into.name}",
         "",
         *([note, ""] if note else []),
         f"    {command}",
         "",
-        f"- {data['source']}, {experiment['model']}, {experiment['clients']} clients, {experiment['partition']} "
-        f"{experiment['alpha']:g}, {experiment['split']} split, seed {experiment['seed']}",
+        f"- {data['source']}, {experiment['model']}, {experiment['clients']} clients, {experiment['partition']}"
+        f"{_alpha(experiment)}, {experiment['split']} split, {_seeds(runs)}",
         f"- {training['rounds']} rounds of {training['local_epochs']} epochs, batch {training['batch']}, "
         f"{training['optimiser']} {training['learning_rate']:g}",
-        f"- B and D: {'half from ' + data['shift'] + ', half corrupted' if data['shift'] else 'corrupted throughout'}",
+        f"- B and D: {_shifts(saved)}",
         *(f"- streams: {manifest}" for manifest in dict.fromkeys(run.manifest_hash for run in runs)),
         f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
         f"- {platform.machine()}, {os.cpu_count()} cores, on the CPU; {datetime.date.today().isoformat()}",
         *(f"- {said}" for said in saved.notes),
         "",
     ]
-    for name in SHOWN:
-        if (path := into / "tables" / f"{name}.md").exists():
-            lines += [path.read_text().replace("### ", "## ")]
-    lines += [f"![{path.stem}](figures/{path.name})\n" for path in sorted((into / "figures").glob("*.png"))]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *drawn(into)]).rstrip() + "\n"
+
+
+def drawn(into: Path) -> list[str]:
+    """Return the tables and figures of a page."""
+    tables = [into / "tables" / f"{name}.md" for name in SHOWN]
+    shown = [path.read_text().replace("### ", "## ") for path in tables if path.exists()]
+    return shown + [f"![{path.stem}](figures/{path.name})\n" for path in sorted((into / "figures").glob("*.png"))]
+
+
+def _alpha(experiment: Mapping[str, Any]) -> str:
+    return f" {experiment['alpha']:g}" if experiment["partition"] == "dirichlet" else ""
+
+
+def _seeds(runs: Sequence[SavedRun]) -> str:
+    seeds = sorted({run.seed for run in runs})
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+def _shifts(run: SavedRun) -> str:
+    if "shifted_ind" not in set(run.rows["stream"]):
+        return "left out: neither another domain nor corruptions"
+    shift = run.record["data"]["shift"]
+    return f"half from {shift}, half corrupted" if shift else "corrupted throughout"
 
 
 def main() -> None:
     """Keep one run, or several as one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-    parser.add_argument("into", type=Path)
-    parser.add_argument("--command", required=True, help="what makes this run from nothing, or from the zoo")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="and last where to keep them")
+    parser.add_argument("--again", action="store_true", help="draw what is kept in these folders again")
+    parser.add_argument("--command", default="", help="what makes this run from nothing, or from the zoo")
     parser.add_argument("--note", default="", help="what a reader must know first")
     parser.add_argument("--figures", nargs="*", default=FIGURES)
     arguments = parser.parse_args()
-    keep(arguments.runs, arguments.into, arguments.command, arguments.note, arguments.figures)
+    if arguments.again:
+        for folder in arguments.runs:
+            draw_again(folder)
+        return
+    *runs, into = arguments.runs
+    if not runs or not arguments.command:
+        parser.error("name a run, where to keep it, and the --command that makes it")
+    keep(runs, into, arguments.command, arguments.note, arguments.figures)
 
 
 if __name__ == "__main__":

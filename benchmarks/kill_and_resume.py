@@ -45,7 +45,7 @@ def train(folder: Path, log: Path, rounds: int, epochs: int, workers: int) -> No
     source = load_source("digits", shift="none")
     partition = make_partition(source, PartitionSettings(CLIENTS, alpha=0.5), seed=0)
     settings = TrainingSettings.for_model("mlp", rounds=rounds, local_epochs=epochs)
-    recipe = make_recipe("fedavg", settings, source.image_shape, len(source.classes))
+    recipe = make_recipe("fedavg", settings, source.sample_shape, len(source.classes))
     with log.open("a", buffering=1) as file:
 
         def report(event: Event) -> None:

@@ -28,7 +28,7 @@ import torch
 
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import Samples, Source
 from btfl.engines import Event, LocalEngine, train_federation
 from btfl.randomness import generator
 from btfl.recipes import TrainingSettings
@@ -105,7 +105,7 @@ def made_up(clients: int, model: str) -> FederatedData:
     rng = generator(0, "many clients")
     images = rng.integers(0, 256, (clients * IMAGES_EACH, *SHAPES[model]), dtype=np.uint8)
     labels = rng.integers(0, CLASSES, len(images))
-    source = Source("random images", tuple(map(str, range(CLASSES))), LabelledImages(images, labels))
+    source = Source("random images", tuple(map(str, range(CLASSES))), Samples(images, labels))
     return FederatedData(source, make_partition(source, PartitionSettings(clients, "equal"), seed=0))
 
 
@@ -150,7 +150,7 @@ def main() -> None:
     settings = TrainingSettings.for_model(
         arguments.model, rounds=arguments.rounds, local_epochs=1, participation=arguments.share
     )
-    recipe = make_recipe("fedavg", settings, data.source.image_shape, CLASSES)
+    recipe = make_recipe("fedavg", settings, data.source.sample_shape, CLASSES)
     print(f"{arguments.clients:,} clients made in {time.monotonic() - begun:.1f} s: {memory()}", flush=True)
     watch = Watch(end=not arguments.no_end)
     with tempfile.TemporaryDirectory(prefix="btfl-many-") as temporary:

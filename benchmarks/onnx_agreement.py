@@ -31,7 +31,7 @@ from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.export.write import export_split, export_whole
 from btfl.models.forward import extract
-from btfl.pixels.images import to_tensor
+from btfl.models.inputs import to_tensor
 from btfl.pixels.types import Images
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
@@ -69,12 +69,12 @@ def main() -> None:
     source = take(load_source("cifar10", shift="none"), arguments.images)
     partition = make_partition(source, PartitionSettings(clients=4, alpha=0.1), seed=0)
     settings = TrainingSettings.for_model(arguments.model, rounds=arguments.rounds, local_epochs=1)
-    recipe = make_recipe("fedavg", settings, source.image_shape, len(source.classes))
+    recipe = make_recipe("fedavg", settings, source.sample_shape, len(source.classes))
     federation = train_federation(recipe, FederatedData(source, partition), LocalEngine())
     number = max(range(4), key=lambda number: len(partition.part_at(number, 0).test))
     client = federation.client(number)
     manifest = make_manifest(source, partition, StreamSettings(), 0)
-    images = render(source, manifest, number)["synthetical"].images[:1_000]
+    images = render(source, manifest, number)["synthetical"].values[:1_000]
 
     reference = Btfl(client.bundle)
     expected = reference.predict(extract(client.extractor(), images))

@@ -25,10 +25,11 @@ from safetensors.numpy import save
 from btfl.core.bundle import ClientBundle
 from btfl.core.client import ClientOutcome, Weights
 from btfl.data.federated import ClientData
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.engines.aggregate import RunningSum
 from btfl.engines.base import Broadcast, Job, Kept
-from btfl.engines.faults import FaultSettings, check_description, check_update
+from btfl.engines.door import check_description, check_update
+from btfl.engines.faults import FaultSettings
 from btfl.recipes import TrainingSettings
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.recipes.registry import RECIPES, make_recipe
@@ -73,7 +74,7 @@ def exchange(recipe_name: str, model: str) -> Exchange:
 
 
 def _client(images: int) -> ClientData:
-    part = LabelledImages(synthetic_images(images, "scale"), np.arange(images) % CLASSES)
+    part = Samples(synthetic_images(images, "scale"), np.arange(images) % CLASSES)
     return ClientData(0, part, part)
 
 
@@ -178,10 +179,10 @@ def print_times(found: Mapping[str, Exchange], repeats: int) -> None:
         times: dict[str, list[float]] = {"upload": [], "description": []}
         for _ in range(repeats):
             begun = time.perf_counter()
-            check_update(one.update, shapes, FaultSettings().largest)
+            check_update(one.update, shapes, FaultSettings())
             average.add(one.update.upload, one.update.samples)
             added = time.perf_counter()
-            check_description(one.description, one.recipe)
+            check_description(one.description, one.recipe, FaultSettings())
             total = total + one.description.summary
             times["upload"].append(1000 * (added - begun))
             times["description"].append(1000 * (time.perf_counter() - added))

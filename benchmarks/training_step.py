@@ -36,7 +36,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from btfl.data.catalogue import load_source
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import Samples, Source
 from btfl.data.subset import take
 from btfl.models import Network, build
 from btfl.models.forward import logits
@@ -177,10 +177,10 @@ def print_steps(models: list[str], rounds: int) -> None:
 def train(source: Source, epochs: int, seed: int, bfloat16: bool) -> float:
     """Train the cnn and give its accuracy, in float32, on the images held out."""
     order = generator(seed, "accuracy").permutation(len(source.pool))
-    images, labels = source.pool.images[order], source.pool.labels[order]
+    images, labels = source.pool.values[order], source.pool.labels[order]
     network = build("cnn", IMAGE_SHAPE, CLASSES, seed).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True)
-    rng, data = generator(seed, "shuffling"), LabelledImages(images[HELD_OUT:], labels[HELD_OUT:])
+    rng, data = generator(seed, "shuffling"), Samples(images[HELD_OUT:], labels[HELD_OUT:])
     network.train()
     for _ in range(epochs):
         for batch, targets in shuffled_batches(data, BATCH, rng, augment=True):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from btfl.bench.evaluate import run_stream
-from btfl.bench.record import constants, describe_run
+from btfl.benchmark.evaluate import run_stream
+from btfl.benchmark.record import constants, describe_run
 from btfl.data.streams import make_manifest, render
 from btfl.engines import LocalEngine, train_federation
 from btfl.experiments.experiment import make_experiment
@@ -33,7 +33,7 @@ data = load_data(experiment)
 streams = make_manifest(data.source, data.partition, experiment.stream_settings(), experiment.stream_seed)
 
 # Training: a recipe says what is trained, an engine where. Every client ends with a bundle.
-recipe = make_recipe("fedavg", experiment.training_settings(), data.source.image_shape, len(data.source.classes))
+recipe = make_recipe("fedavg", experiment.training_settings(), data.source.sample_shape, len(data.source.classes))
 federation = train_federation(recipe, data, LocalEngine(), folder=files.training("fedavg").folder)
 
 # Test time: every method on every stream of every client; `run_stream` calls `predict` batch by batch.
@@ -43,7 +43,7 @@ for number in range(len(data)):
     client = federation.client(number)
     extractor = client.extractor()
     for stream in render(data.source, streams, number).values():
-        features = extract(extractor, stream.images)
+        features = extract(extractor, stream.values)
         predictions.extend(
             run_stream(method, method.build(client), number, stream, features, batch) for method in methods
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: timings and sums do not depend on the machine's cores
 
@@ -16,6 +17,10 @@ settings.register_profile(
     "btfl", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("btfl")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell starts what runs in the background with Ctrl-C ignored, and the programs under test would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from btfl.bench.record import constants, describe_run
+from btfl.benchmark.record import constants, describe_run
 from btfl.data.catalogue import load_source
 from btfl.data.manifest import SWITCHING
 from btfl.data.partition import make_partition
@@ -43,7 +43,7 @@ def make_run(folder: Path, *, length: int = 40, skill: dict[str, float] | None =
     rng = np.random.default_rng(experiment.stream_seed)
     predictions = [
         _predictions(name, client, stream, length, {**SKILL, **(skill or {})}, rng)
-        for client in range(experiment.clients)
+        for client in range(len(partition))
         for name in experiment.methods
         for stream in (*STREAMS, *([SWITCHING] if name in TELLS_E else []))
     ]

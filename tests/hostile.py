@@ -52,13 +52,17 @@ def sums(**changes: Callable[[np.ndarray], Any]) -> Callable[[Description], Desc
     return lie
 
 
-def consistently_scaled(description: Description) -> Description:
-    """The sums of features ten times as large, as some other data could have."""
-    arrays = dict(description.summary.arrays)
-    for name, factor in {"class_feature_sums": 10.0, "feature_scatter": 100.0}.items():
-        for kind in ("", "distorted_"):
-            arrays[kind + name] = arrays[kind + name] * factor
-    return replace(description, summary=Summary(arrays))
+def features_times(factor: float) -> Callable[[Description], Description]:
+    """The sums of features so much larger, as some other data could have; which of them are on stays as it was."""
+
+    def change(description: Description) -> Description:
+        arrays = dict(description.summary.arrays)
+        for name, power in {"class_feature_sums": 1, "feature_scatter": 2}.items():
+            for kind in ("", "distorted_"):
+                arrays[kind + name] = arrays[kind + name] * factor**power
+        return replace(description, summary=Summary(arrays))
+
+    return change
 
 
 def labels_reversed(description: Description) -> Description:
@@ -115,6 +119,7 @@ HOSTILE: Mapping[str, Hostile] = {
     "frequencies of no samples": Hostile("describe", sums(zero_frequencies=lambda array: array * 0.999 + 0.0003)),
     "speaks for many": Hostile("describe", sums(clients=lambda array: array + 9)),
     "says what it likes": Hostile("describe", lambda _: Failure("\x1b[2J\r\n" * 100_000)),
+    "features times ten": Hostile("describe", features_times(10.0)),
     # what looks like other data, or another training
     "update times 100": Hostile("train", every_weight(lambda array: array * 100), detectable=False),
     "update turned round": Hostile("train", every_weight(lambda array: -array), detectable=False),
@@ -126,7 +131,7 @@ HOSTILE: Mapping[str, Hostile] = {
     "fewer samples": Hostile("train", lambda update: replace(update, samples=1), detectable=False),
     "invented accuracy": Hostile("train", metrics(accuracy=1.0), detectable=False),
     "labels flipped": Hostile("describe", labels_reversed, detectable=False),
-    "features times ten": Hostile("describe", consistently_scaled, detectable=False),
+    "features a little larger": Hostile("describe", features_times(1.02), detectable=False),
 }
 
 

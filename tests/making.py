@@ -80,9 +80,15 @@ def make_client(classes: int = 4, seed: int = 0) -> DeployedClient:
         features=features,
         labels=labels,
         validation=(features[:12], labels[:12]),
-        statistics={"rod_head.weight": rng.normal(size=shape), "rod_head.bias": rng.normal(size=classes)},
+        statistics={
+            "rod_head.weight": rng.normal(size=shape),
+            "rod_head.bias": rng.normal(size=classes),
+            "pfedfda.means": np.abs(rng.normal(size=shape)),
+            "pfedfda.covariance": np.eye(shape[1]),
+        },
     )
     rotation = to_arrays(new_rotation_head(shape[1], seed))
     tuned = {**weights, **{f"auxiliary.rotation.{name}": array for name, array in rotation.items()}}
+    whole = {**weights, "auxiliary.atp.rates": rng.normal(size=len(weights)).astype(np.float32)}
     model = {"name": "making:normalised", "options": {}, "image_shape": IMAGE_SHAPE, "classes": classes}
-    return DeployedClient(bundle, {"global": weights, "finetuned": tuned}, model)
+    return DeployedClient(bundle, {"global": whole, "finetuned": tuned, "personal": weights}, model)

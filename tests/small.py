@@ -36,10 +36,10 @@ def train_small(recipe: str, model: str = "mlp", rounds: int = 2, local_epochs: 
 def images_of(client: int, count: int = 24) -> Images:
     """Some images of a client's test part."""
     data = digits()
-    return data.source.pool.images[data.partition.part_at(client, 0).test[:count]]
+    return data.source.pool.values[data.partition.part_at(client, 0).test[:count]]
 
 
-def untrained(model: str, image_shape: tuple[int, int, int] = (32, 32, 3), **options: Any) -> DeployedClient:
+def untrained(model: str, image_shape: tuple[int, ...] = (32, 32, 3), **options: Any) -> DeployedClient:
     """A client whose networks have only just been initialised."""
     weights = to_arrays(build(model, image_shape, 10, 3, **options))
     spec = {"name": model, "options": options, "image_shape": image_shape, "classes": 10}
@@ -49,3 +49,8 @@ def untrained(model: str, image_shape: tuple[int, int, int] = (32, 32, 3), **opt
 def batch_normed(image_shape: tuple[int, int, int], classes: int) -> Network:
     """A model of a user's own, with BatchNorm: named ``small:batch_normed``."""
     return Network(nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU()), 64, classes)
+
+
+def frozen() -> nn.Module:
+    """A backbone of a user's own for the 8x8 digits, with signed features: named ``small:frozen``."""
+    return nn.Sequential(nn.Conv2d(1, 6, 3), nn.GELU(), nn.Flatten(), nn.Linear(6 * 36, 24))

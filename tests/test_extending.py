@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import click
 import numpy as np
 import pytest
+from pydantic import Field
 
 from btfl import ClientBundle, Coherent, Method, Summary
+from btfl.cli.options import experiment_options
 from btfl.core import summary as summary_module
 from btfl.core.heads import ScoreHead
 from btfl.core.summary import ClassSums, Statistic
 from btfl.engines import LocalEngine, train_federation
+from btfl.errors import InputError
+from btfl.experiments import experiment as experiment_module
+from btfl.experiments.experiment import Experiment, make_experiment
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Column
 from btfl.methods.card import Card
@@ -113,3 +119,24 @@ def test_a_method_and_its_columns_are_one_file() -> None:
     assert (rows["e"] == 0.8).all()
     assert rows["surprise"].tolist() == stream.max(axis=1).tolist()
     assert variant.title == "Fixed [trust=0.8]"
+
+
+class Warmer(Experiment):
+    """An experiment with one more field: type, range, default and meaning, and nothing else."""
+
+    warmth: float = Field(0.5, gt=0, le=2, description="How warm it is.")
+
+
+def test_an_option_is_one_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_module, "Experiment", Warmer)
+    (option,) = (each for each in experiment_options() if "--warmth" in each.opts)
+    assert isinstance(option, click.Option)
+    assert "How warm it is." in str(option.help)
+    assert option.type.convert("1.5", option, None) == 1.5
+    with pytest.raises(click.BadParameter, match="0<x<=2"):
+        option.type.convert("3", option, None)
+    made = make_experiment({"warmth": 1.5})
+    assert isinstance(made, Warmer)
+    assert made.warmth == 1.5
+    with pytest.raises(InputError, match="warmth"):
+        make_experiment({"warmth": 3})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -36,3 +37,14 @@ def test_it_adds_few_modules_to_numpy_and_scipy() -> None:
     # a count of modules does not depend on how busy the machine is, as a time would
     before = "import sys, numpy, scipy.special, safetensors.numpy; n = len(sys.modules)"
     assert int(run(f"{before}; import btfl; print(len(sys.modules) - n)")) < 60
+
+
+def test_what_is_public_has_an_example_in_its_docstring() -> None:
+    import btfl
+
+    lacking = [
+        name
+        for name in btfl.__all__
+        if name not in ("BtflError", "Trace") and ">>>" not in (inspect.getdoc(getattr(btfl, name)) or "")
+    ]
+    assert not lacking

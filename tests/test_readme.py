@@ -39,6 +39,19 @@ def test_the_method_of_adding_a_method_runs_as_printed(tmp_path: Path) -> None:
         halfway(bundle, e=2)
 
 
+def test_the_page_on_python_runs_as_printed(tmp_path: Path) -> None:
+    """All of its blocks, one after the other: the later ones use what the first has made."""
+    blocks = re.findall(r"```python\n(.*?)```", (README.parent / "docs" / "python.md").read_text(), re.S)
+    (tmp_path / "printed.py").write_text("\n".join(blocks))
+    done = subprocess.run([sys.executable, "printed.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "has the highest average" in done.stdout
+    assert "Coherent (ours) minus each method" in done.stdout
+    assert re.search(r"^Halfway is .* the best of the others on average", done.stdout, re.M)
+    for path in ("runs/demo-sweep/report.html", "accuracy.png", "stream.png"):
+        assert (tmp_path / path).stat().st_size > 0
+
+
 def test_the_protection_of_privacy_clips_and_adds_noise_as_printed(tmp_path: Path) -> None:
     protection = _block("privacy.md", tmp_path)["ClippedAndNoisy"](length=2.0, sigma=0.1)
     assert np.linalg.norm(protection.features(np.ones((3, 16))), axis=1).max() <= 2.0 + 1e-12

@@ -18,6 +18,7 @@ import pytest
 from btfl.errors import StorageError
 from btfl.storage import (
     LARGEST_JSON,
+    check_inside,
     load_record,
     read_json,
     replacing_folder,
@@ -178,3 +179,24 @@ def test_only_our_own_temporary_files_are_swept(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     sweep_temporary(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(theirs)
+
+
+@pytest.mark.parametrize("what", ["folder", "deep folder", "file", "pipe"])
+def test_nothing_is_written_through_what_leads_out_of_a_folder(tmp_path: Path, what: str) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    (run / "training" / "fedavg").mkdir(parents=True)
+    elsewhere.mkdir()
+    (run / "training" / "fedavg" / "mine").symlink_to(run / "training")  # stays inside
+    check_inside(run, "training", "nothing")
+    if what == "folder":
+        (run / "training").rename(tmp_path / "moved")
+        (run / "training").symlink_to(elsewhere)
+    elif what == "deep folder":
+        (run / "training" / "fedavg" / "checkpoints").symlink_to("../../../elsewhere")
+    elif what == "file":
+        (run / "training" / "fedavg" / "log.jsonl").symlink_to(elsewhere / "mine.txt")
+    else:
+        os.mkfifo(run / "training" / "fedavg" / "log.jsonl")
+    wanted = "neither a file nor a folder" if what == "pipe" else "a link that leads out of"
+    with pytest.raises(StorageError, match=wanted):
+        check_inside(run, "tables", "training")

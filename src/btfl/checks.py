@@ -11,12 +11,25 @@ from numpy.typing import ArrayLike, NDArray
 from btfl.errors import InputError
 
 
+def _real(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return real numbers as an array; what would lose something as float64 (a mask, an imaginary part) is refused."""
+    try:
+        array = np.asanyarray(value)
+        if array.dtype == object:  # Python's own numbers, of any size
+            array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be an array of numbers: {error}") from None
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(f"{name} must be an array of numbers without a mask: fill the masked entries first")
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must be an array of numbers: real ones, not {array.dtype.name}")
+    return np.asarray(array)
+
+
 def finite_array(name: str, value: ArrayLike, ndim: int | None = None) -> NDArray[np.float64]:
     """Return a float64 copy, refusing what is not numeric, not finite or of another rank."""
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}") from None
+    with np.errstate(over="ignore"):  # a long double that is too large becomes infinite, which is refused
+        array = np.array(_real(name, value), dtype=np.float64)
     if ndim is not None and array.ndim != ndim:
         raise InputError(f"{name} must have {ndim} dimension{'s' * (ndim != 1)}, not shape {array.shape}")
     if not np.isfinite(array).all():
@@ -26,10 +39,8 @@ def finite_array(name: str, value: ArrayLike, ndim: int | None = None) -> NDArra
 
 def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.float64]:
     """Return features as a float64 matrix (samples, dimensions), or say what is wrong with them."""
-    try:
-        array = np.ascontiguousarray(features, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"features must be an array of numbers: {error}") from None
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(_real("features", features), dtype=np.float64)
     if array.ndim != 2:
         raise InputError(
             f"features must be a matrix (samples, dimensions), not shape {array.shape}"
@@ -54,7 +65,9 @@ def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.flo
 
 def as_one_sample(features: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
     """Return one sample's features, shape (1, dimensions), as float64, and their squared length."""
-    if features.dtype != np.float64 or not features.flags.c_contiguous:
+    if type(features) is not np.ndarray:
+        features = as_features(features)
+    elif features.dtype != np.float64 or not features.flags.c_contiguous:
         features = np.ascontiguousarray(features, dtype=np.float64)
     single: NDArray[np.float64] = features
     length = float(np.vdot(single, single))

@@ -52,12 +52,26 @@ def write_atomically(path: Path, content: bytes) -> None:
     path : the file; its folder is made if there is none
     content : all that the file will hold
     """
+    with replacing_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """Replace a file in one step: write the new one in the block, at the path it gives.
+
+    If the block ends well the new file takes the old one's place; else the old one stays.
+
+    Parameters
+    ----------
+    path : the file; its folder is made if there is none
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
+        yield Path(temporary)
+        with Path(temporary).open("r+b") as file:
             os.fsync(file.fileno())
         # mkstemp makes the file private; give it the mode any new file would get
         umask = os.umask(0)
@@ -116,6 +130,27 @@ def sweep_temporary(folder: Path, *, below: bool = False) -> None:
     for path in sorted(folder.rglob(".*.tmp") if below else folder.glob(".*.tmp")):
         if _TEMPORARY_FILE.fullmatch(path.name) and stat.S_ISREG(path.lstat().st_mode):
             path.unlink(missing_ok=True)
+
+
+def check_inside(folder: Path, *names: str) -> None:
+    """Refuse to write below ``names`` in a folder if a link there leads out of it, or if a pipe or device is there.
+
+    A folder may come from a stranger; what is written into it stays in it.
+    """
+    root = os.path.realpath(folder)
+    for name in names:
+        below = (Path(place) / one for place, folders, files in os.walk(folder / name) for one in (*folders, *files))
+        for path in (folder / name, *below):
+            with suppress(FileNotFoundError):  # a temporary file of another process
+                mode = path.lstat().st_mode
+                real = os.path.realpath(path)
+                if stat.S_ISLNK(mode) and os.path.commonpath([root, real]) != root:
+                    raise StorageError(
+                        f"{path} is a link that leads out of {folder}, and nothing is written through it. "
+                        "Remove it, or name another folder"
+                    )
+                if not (stat.S_ISLNK(mode) or stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                    raise StorageError(f"{path} is neither a file nor a folder. Remove it, or name another folder")
 
 
 def read_file(path: Path, most: int) -> bytes:

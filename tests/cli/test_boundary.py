@@ -117,12 +117,16 @@ def test_ctrl_c_once_and_again(times: int, tmp_path: Path) -> None:
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.rglob("checkpoint.json")) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    for _ in range(times):
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(0.05)
-    _, said = process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.rglob("checkpoint.json")) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        for _ in range(times):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.05)
+        _, said = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
     assert "Traceback" not in said
     assert process.returncode in ((130,) if times == 1 else (130, -signal.SIGINT))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from btfl.data.fetching import fetch
-from btfl.errors import DataError
+from btfl.errors import DataError, InputError
 from fake_cifar import Arrays, fake_cifar10, official
 
 # typer below 0.21 warns when a click that is newer than it is imported
@@ -56,3 +57,26 @@ def test_the_command_line_lists_gets_and_checks(fake: Arrays, tmp_path: Path) ->
     assert isinstance(broken.exception, DataError)
     assert "y_test.npy is missing" in str(broken.exception)
     assert isinstance(run.invoke(app, ["check", "cifar10.1"]).exception, DataError)
+
+
+def test_data_of_ones_own_are_loaded_and_described(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from btfl.cli.data import app
+
+    path = tmp_path / "walks.npz"
+    y = np.array(["run", "sit"])[np.arange(6) % 2]
+    np.savez(path, x=np.random.default_rng(0).normal(size=(6, 5, 3)), y=y, client=np.arange(6) // 4)
+    said = CliRunner().invoke(app, ["check", "arrays", "--root", str(path)]).output
+    assert "walks: 6 signals of 5x3" in said
+    assert "2 classes, with 3 to 3 samples: run, sit" in said
+    assert "2 clients, with 2 to 4 samples: 0, 1" in said
+    table = tmp_path / "rows.csv"
+    table.write_text("a,kind\n1,x\n2,y\n")
+    assert (
+        "2 vectors of 1"
+        in CliRunner().invoke(app, ["check", "table", "--root", str(table), "--set", "label=kind"]).output
+    )
+    assert isinstance(CliRunner().invoke(app, ["check", "--root", str(path)]).exception, InputError)
+    listed = CliRunner().invoke(app, ["list"]).output
+    assert "table: your own Parquet or CSV" in listed

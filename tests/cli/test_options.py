@@ -57,7 +57,7 @@ def test_every_single_setting_of_an_experiment_is_an_option_with_its_range() -> 
     assert isinstance(alpha, click.FloatRange)
     assert (alpha.min, alpha.min_open) == (0, True)
     assert isinstance(split, click.Choice)
-    assert list(split.choices) == ["honest", "redrawn"]
+    assert list(split.choices) == ["honest", "redrawn", "ordered"]
 
 
 @pytest.mark.parametrize("command", ["bench", "train", "flower simulate", "flower new"])

@@ -11,7 +11,7 @@ import click
 import pytest
 import typer
 
-from btfl.bench.record import run_id
+from btfl.benchmark.record import run_id
 from btfl.cli.app import app
 from btfl.cli.collect import collect
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from btfl.bench.run import run_bench
+from btfl.benchmark.run import run_bench
 from btfl.experiments.experiment import make_experiment
-from btfl.storage import load_record, read_json, save_record, write_json
+from btfl.storage import load_record, read_json, save_record, sealed, write_json
 from btfl.zoo import start
 
 Said = Callable[..., str]
@@ -48,8 +48,9 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 def change_experiment(run: Path, **changes: Any) -> None:
-    record = read_json(run / "run.json")
-    write_json(run / "run.json", {**record, "experiment": {**record["experiment"], **changes}})
+    """Change the experiment a run names, with a hash that is right: a stranger can compute it, too."""
+    record = {name: value for name, value in read_json(run / "run.json").items() if name != "record_sha256"}
+    write_json(run / "run.json", sealed({**record, "experiment": {**record["experiment"], **changes}}))
 
 
 def change_model(run: Path, model: str) -> None:
@@ -160,3 +161,19 @@ def test_a_card_names_nothing_outside_its_entry(changes: dict[str, Any], tmp_pat
 
 def test_an_entry_is_packed_under_a_plain_name(run: Path, btfl: Said) -> None:
     assert "the name of an entry is a word" in btfl("zoo", "pack", str(run), "../x", "--into", "zoo", ok=False)
+
+
+def test_nothing_is_written_through_links_in_a_run(run: Path, tmp_path: Path, btfl: Said) -> None:
+    elsewhere, mine = tmp_path / "elsewhere", tmp_path / "mine.txt"
+    elsewhere.mkdir()
+    mine.write_text("not cut: it has no end of line")
+    (run / "figures").symlink_to(elsewhere)
+    assert "a link that leads out of" in btfl("report", str(run), ok=False)
+    log = run / "training" / "fedavg" / "log.jsonl"
+    log.unlink()
+    log.symlink_to(mine)
+    (tmp_path / "got.toml").write_text(f'name = "small"\nmethods = ["fedavg"]\n{SETTINGS}[training]\nrounds = 1\n')
+    for command in ("bench", "train"):
+        assert "a link that leads out of" in btfl(command, "got.toml", "--out", str(run), ok=False)
+    assert mine.read_text() == "not cut: it has no end of line"
+    assert not list(elsewhere.iterdir())

@@ -12,17 +12,31 @@ from hypothesis import strategies as st
 
 from btfl import Btfl, DiscretisedLikelihood, Summary
 from btfl.core.generative import class_scores, shares
+from btfl.core.likelihood import THRESHOLD
 from btfl.core.summary import ClassSums
 from btfl.errors import InputError
 from making import make_bundle
 
 CLASSES, DIMENSIONS = 4, 6
+SIGNED = ("signed", "negative", "always on", "one on", "one off")
 Arrays = dict[str, np.ndarray]
 
 
 def features_of(seed: int, samples: int, scales: list[float], kind: str, one_class: bool) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
-    drawn = np.maximum(rng.normal(0.3, 1.0, (samples, len(scales))), 0.0)
+    drawn = rng.normal(0.3, 1.0, (samples, len(scales)))
+    if kind == "negative":
+        drawn = -np.abs(drawn)
+    elif kind == "always on":
+        drawn = 0.55 + np.abs(drawn)
+    elif kind == "one on":
+        drawn = -np.abs(drawn)
+        drawn[0] = 3.0
+    elif kind == "one off":
+        drawn = 0.55 + np.abs(drawn)
+        drawn[-1] *= -1.0
+    elif kind != "signed":
+        drawn = np.maximum(drawn, 0.0)
     if kind == "constant":
         drawn[:] = drawn[0]
     elif kind == "dead":
@@ -33,12 +47,12 @@ def features_of(seed: int, samples: int, scales: list[float], kind: str, one_cla
     return (drawn * np.array(scales)).astype(np.float32), labels
 
 
-@settings(max_examples=300)
+@settings(max_examples=500)
 @given(
     st.integers(0, 10**6),
     st.sampled_from([1, 2, 3, 10, 200]),
     st.lists(st.sampled_from([0.0, 1e-44, 1e-30, 1e-3, 1.0, 1e3, 1e18, 1e37]), min_size=1, max_size=12),
-    st.sampled_from(["any", "constant", "dead", "dependent"]),
+    st.sampled_from(["any", "constant", "dead", "dependent", *SIGNED]),
     st.booleans(),
 )
 def test_the_sums_of_honest_clients_pass(
@@ -46,14 +60,44 @@ def test_the_sums_of_honest_clients_pass(
 ) -> None:
     features, labels = features_of(seed, samples, scales, kind, one_class)
     with np.errstate(over="ignore"):
-        copies = np.minimum(features * np.float32(1.7), np.float32(3e38))
+        copies = np.clip(features * np.float32(1.7), -np.float32(3e38), np.float32(3e38))
     for distorted in (None, copies):
-        Summary.of(features, labels, CLASSES, distorted=distorted).check(CLASSES, len(scales))
+        summary = Summary.of(features, labels, CLASSES, distorted=distorted)
+        summary.check(CLASSES, len(scales), nonnegative=kind not in SIGNED)
 
 
-def test_the_sums_of_many_samples_pass() -> None:
-    features, labels = features_of(1, 100_000, [1.0] * 32, "any", False)
-    Summary.of(features, labels, CLASSES).check(CLASSES, 32)
+@pytest.mark.parametrize("kind", ["any", *SIGNED])
+def test_the_sums_of_many_samples_pass(kind: str) -> None:
+    features, labels = features_of(1, 100_000, [1.0] * 8, kind, False)
+    Summary.of(features, labels, CLASSES).check(CLASSES, 8)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.sampled_from(["round", "off", "on"]))
+def test_features_at_the_threshold_pass(seed: int, samples: int, side: str) -> None:
+    """Where the bounds are met exactly, rounding must not refuse what is honest."""
+    rng = np.random.default_rng(seed)
+    step = {"round": rng.integers(-1, 2, (samples, 3)), "off": np.zeros((samples, 3)), "on": np.ones((samples, 3))}
+    features = THRESHOLD + step[side] * 1e-16 * rng.integers(0, 3)
+    Summary.of(features, rng.integers(CLASSES, size=samples), CLASSES).check(CLASSES, 3)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(0, 12))
+def test_no_features_with_these_bits_and_this_sum_have_smaller_squares(seed: int, on: int, off: int) -> None:
+    """The bound that a server checks is the least there is: samples that attain it pass, a little less is refused."""
+    rng = np.random.default_rng(seed)
+    mean = THRESHOLD + rng.choice([-1.0, 1.0]) * rng.uniform(0.1, 3.0)
+    if off == 0:
+        mean = abs(mean) + THRESHOLD
+    total, t = mean * (on + off), THRESHOLD * (1 + 1e-15)
+    high, low = (t, (total - on * t) / max(off, 1)) if mean < t else ((total - off * THRESHOLD) / on, THRESHOLD)
+    features = np.array([high] * on + [low] * off)[:, None]
+    arrays = Summary.of(features, np.zeros(on + off, int), 2).to_arrays()
+    assert arrays["zero_frequencies"][0] == pytest.approx(off / (on + off))
+    Summary(arrays).check(2, 1)
+    with pytest.raises(InputError, match=r"do not fit|larger than|semidefinite"):
+        Summary({**arrays, "feature_scatter": arrays["feature_scatter"] * (1 - 1e-9)}).check(2, 1)
 
 
 def honest() -> Arrays:
@@ -86,6 +130,27 @@ def always_on(arrays: Arrays) -> None:
     arrays["zero_frequencies"][:] = 0.0
 
 
+def never_on(arrays: Arrays) -> None:
+    arrays["zero_frequencies"][:] = 1.0
+    arrays["feature_scatter"] *= 1e4
+    arrays["class_feature_sums"] *= 20
+
+
+def always_on_but_small(arrays: Arrays) -> None:
+    arrays["zero_frequencies"][:] = 0.0
+    arrays["feature_scatter"] *= 1e4
+
+
+def half_on_and_far_below(arrays: Arrays) -> None:
+    arrays["zero_frequencies"][:] = 0.5
+    arrays["class_feature_sums"] = -np.sqrt(40 * 100.0) * np.outer(arrays["class_counts"] / 40, np.ones(DIMENSIONS))
+    arrays["feature_scatter"] = np.full((DIMENSIONS, DIMENSIONS), 100.0)
+
+
+def negative_squares(arrays: Arrays) -> None:
+    arrays["feature_scatter"] *= -1
+
+
 def as_type(dtype: Any) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
         arrays["zero_frequencies"] = np.zeros(DIMENSIONS, dtype)
@@ -109,6 +174,10 @@ def swapped(arrays: Arrays) -> None:
         (swapped, "larger than|semidefinite"),
         (fraction, "multiples of 1/40"),
         (always_on, "on more often than it can be"),
+        (never_on, "never on is too large"),
+        (always_on_but_small, "always on is too small"),
+        (half_on_and_far_below, "of this sum have larger squares"),
+        (negative_squares, "feature_scatter must not be negative"),
         (scaled("feature_scatter", 1e200), "out of range"),
         *((as_type(dtype), "floating-point") for dtype in (str, complex, "datetime64[s]", "V8", np.longdouble, object)),
         (as_type(">f8"), "floating-point"),

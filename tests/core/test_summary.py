@@ -112,7 +112,7 @@ def plus(value: float) -> Callable[[np.ndarray], np.ndarray]:
         ("feature_scatter", lambda array: array[0], "feature_scatter has the shape"),
         ("class_feature_sums", plus(np.nan), "NaN or infinite"),
         ("feature_scatter", plus(np.inf), "NaN or infinite"),
-        ("class_feature_sums", plus(-1e6), "must not be negative"),
+        ("class_feature_sums", plus(-1e6), "larger than feature_scatter and the counts allow"),
         ("zero_frequencies", plus(1.5), "zero_frequencies are shares"),
         ("clients", plus(1), "speaks for itself alone, not for 2 clients"),
         ("samples", plus(1), "add up to the 31 samples"),
@@ -129,6 +129,15 @@ def test_what_no_clients_data_could_give_is_refused(
     broken = Summary.from_arrays({**arrays, name: change(arrays[name])})
     with pytest.raises(InputError, match=message):
         broken.check(CLASSES, DIMENSIONS)
+
+
+def test_where_the_extractor_ends_in_a_relu_no_sum_is_negative() -> None:
+    features, labels = draw(0)
+    signed = Summary.of(features - 0.5, labels, CLASSES)
+    signed.check(CLASSES, DIMENSIONS)
+    with pytest.raises(InputError, match="class_feature_sums must not be negative"):
+        signed.check(CLASSES, DIMENSIONS, nonnegative=True)
+    make(0).check(CLASSES, DIMENSIONS, nonnegative=True)
 
 
 def test_sums_with_noise_are_asked_for_shapes_and_finite_values_only() -> None:
@@ -226,6 +235,7 @@ def test_a_bundle_of_summaries_is_the_one_made_by_hand() -> None:
         statistics={
             **{f"global_{name}": everyone.arrays[name] for name in (*PER_CLASS, *(DISTORTED + n for n in PER_CLASS))},
             "local_class_counts": np.bincount(labels, minlength=CLASSES).astype(np.float64),
+            "local_class_feature_sums": own.class_sums().sums,
             "train_features": features,
             "train_labels": labels,
             "validation_features": features[:4],

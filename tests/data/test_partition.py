@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from btfl.data.partition import FEWEST, Partition, PartitionSettings, make_partition
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import Samples, Source
 from btfl.errors import InputError, UnknownNameError
 
 
@@ -20,7 +20,7 @@ def made_up(size: int = 600, classes: int = 7, seed: int = 0, domains: int | Non
     labels = rng.integers(0, classes, size)
     names = tuple(str(i) for i in range(classes))
     of_domain = None if domains is None else rng.integers(0, domains, size)
-    return Source("made up", names, LabelledImages(images, labels), domains=of_domain)
+    return Source("made up", names, Samples(images, labels), domains=of_domain)
 
 
 def owned(partition: Partition) -> np.ndarray:
@@ -95,9 +95,9 @@ def test_the_same_seed_gives_the_same_parts_and_another_gives_others() -> None:
 def test_copies_stay_on_one_side_of_one_client() -> None:
     source = made_up(300)
     rng = np.random.default_rng(0)
-    images = source.pool.images.copy()
+    images = source.pool.values.copy()
     images[rng.choice(300, 120, replace=False)] = images[rng.integers(0, 300, 120)]
-    source = Source("with copies", source.classes, LabelledImages(images, source.pool.labels))
+    source = Source("with copies", source.classes, Samples(images, source.pool.labels))
     partition = make_partition(source, PartitionSettings(8), 0)
     assert partition.copies > 50
     assert sorted(owned(partition).tolist()) == list(range(300))

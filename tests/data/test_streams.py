@@ -15,7 +15,7 @@ from btfl.data.catalogue import load_source
 from btfl.data.duplicates import content_keys
 from btfl.data.fetching.cache import cache_root
 from btfl.data.partition import Partition, PartitionSettings, make_partition
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import Samples, Source
 from btfl.data.streams import (
     CLEAN,
     OTHER_DOMAIN,
@@ -77,7 +77,7 @@ def test_each_stream_is_made_of_what_the_spec_says(source: Source, partition: Pa
         mixed = streams["synthetical"]
         for i, (stream, position) in enumerate(zip(which, where, strict=True)):
             parent = streams[STREAMS[stream]]
-            assert (mixed.images[i] == parent.images[position]).all()
+            assert (mixed.values[i] == parent.values[position]).all()
             assert mixed.labels[i] == parent.labels[position]
             assert mixed.external[i] == (stream >= 2)
         for name in STREAMS[:4]:
@@ -106,7 +106,7 @@ def test_without_another_domain_the_shifted_streams_are_corrupted_throughout(par
 def test_a_class_the_other_domain_lacks_is_corrupted_so_that_the_label_mix_stays(source: Source) -> None:
     assert source.shifted is not None
     keep = source.shifted.labels != 3
-    shifted = LabelledImages(source.shifted.images[keep][:40], source.shifted.labels[keep][:40])
+    shifted = Samples(source.shifted.values[keep][:40], source.shifted.labels[keep][:40])
     poor = Source("poor", source.classes, source.pool, shifted, "few prints")
     partition = make_partition(poor, PartitionSettings(4, alpha=1.0), 0)
     manifest = make_manifest(poor, partition, StreamSettings(), 0)
@@ -119,9 +119,9 @@ def test_a_class_the_other_domain_lacks_is_corrupted_so_that_the_label_mix_stays
 
 def leaks(source: Source, partition: Partition, manifest: Manifest) -> int:
     """Count samples of any stream whose original was trained or validated on by any client, by content."""
-    keys = content_keys(source.pool.images)
+    keys = content_keys(source.pool.values)
     seen = {keys[i] for part in partition.parts for i in (*part.train, *part.validation)}
-    shifted = content_keys(source.shifted.images) if source.shifted is not None else []
+    shifted = content_keys(source.shifted.values) if source.shifted is not None else []
     count = 0
     for client in manifest.clients:
         for draw in client.draws:
@@ -133,20 +133,20 @@ def leaks(source: Source, partition: Partition, manifest: Manifest) -> int:
 def rendered_leaks(source: Source, partition: Partition, streams: Mapping[str, Stream]) -> int:
     """The same, by the pixels a method is really shown."""
     rows = np.concatenate([np.concatenate([p.train, p.validation]) for p in partition.parts])
-    seen = set(content_keys(source.pool.images[rows]))
-    return sum(key in seen for stream in streams.values() for key in content_keys(stream.images))
+    seen = set(content_keys(source.pool.values[rows]))
+    return sum(key in seen for stream in streams.values() for key in content_keys(stream.values))
 
 
 def copied(source: Source) -> Source:
     """A dataset with exact copies in it, and an other domain that holds some of the pool's images."""
     rng = np.random.default_rng(0)
-    images = source.pool.images.copy()
+    images = source.pool.values.copy()
     images[:200] = images[rng.integers(200, len(images), 200)]
     assert source.shifted is not None
-    shifted = source.shifted.images.copy()
+    shifted = source.shifted.values.copy()
     shifted[::3] = images[rng.integers(0, len(images), len(shifted[::3]))]
-    return Source("copied", source.classes, LabelledImages(images, source.pool.labels),
-                  LabelledImages(shifted, source.shifted.labels), "half copied")  # fmt: skip
+    return Source("copied", source.classes, Samples(images, source.pool.labels),
+                  Samples(shifted, source.shifted.labels), "half copied")  # fmt: skip
 
 
 def test_nothing_trained_or_validated_on_is_in_any_stream(source: Source) -> None:
@@ -191,7 +191,7 @@ def test_the_same_seed_gives_the_same_hash_and_another_seed_another(source: Sour
 
 
 def _pixels(source: Source, manifest: Manifest, client: int) -> bytes:
-    return b"".join(stream.images.tobytes() for stream in render(source, manifest, client).values())
+    return b"".join(stream.values.tobytes() for stream in render(source, manifest, client).values())
 
 
 def test_every_worker_renders_the_same_images(source: Source, manifest: Manifest) -> None:
@@ -221,7 +221,7 @@ def test_a_manifest_refuses_other_images(source: Source, manifest: Manifest) -> 
     other = load_source("digits", shift="none")
     with pytest.raises(InputError, match="printed digits"):
         render(other, manifest, 0)
-    darker = Source("darker", source.classes, LabelledImages(source.pool.images // 2, source.pool.labels))
+    darker = Source("darker", source.classes, Samples(source.pool.values // 2, source.pool.labels))
     with pytest.raises(InputError, match="fingerprints differ"):
         render(darker, manifest, 0)
     with pytest.raises(InputError, match="no client 6"):
@@ -236,7 +236,7 @@ def test_streams_can_be_cut_short(source: Source, partition: Partition) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    wrongs: tuple[dict[str, Any], ...] = ({"severity": 6}, {"corruptions": ()}, {"longest": 3})
+    wrongs: tuple[dict[str, Any], ...] = ({"severity": 6}, {"longest": 3})
     for wrong in wrongs:
         with pytest.raises(InputError):
             StreamSettings(**wrong)

@@ -31,7 +31,7 @@ SETTINGS = TrainingSettings.for_model("mlp", rounds=4, local_epochs=2)
 def federation(settings: TrainingSettings = SETTINGS) -> tuple[Recipe, FederatedData]:
     source = load_source("digits", shift="none")
     partition = make_partition(source, PartitionSettings(5, alpha=0.5), 0)
-    return make_recipe("fedavg", settings, source.image_shape, len(source.classes)), FederatedData(source, partition)
+    return make_recipe("fedavg", settings, source.sample_shape, len(source.classes)), FederatedData(source, partition)
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -131,7 +131,7 @@ def test_the_outcome_of_an_older_btfl_is_made_anew_from_its_last_round(tmp_path:
     record.write_text(json.dumps({**json.loads(record.read_text()), "version": 1}))
     events: list[Event] = []
     train_federation(*federation(), LocalEngine(1), folder=tmp_path, report=events.append)
-    assert {event.stage for event in events} == {"describe", "conclude"}
+    assert {event.stage for event in events} == {"describe", "calibrate", "conclude"}
     assert everything(tmp_path / "final") == whole
 
 

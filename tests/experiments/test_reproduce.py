@@ -54,6 +54,7 @@ def test_each_can_be_made_small_and_says_so(name: str) -> None:
     for experiment in experiments:
         assert experiment.dataset == "digits"
         assert experiment.model != "cnn"  # 8x8 is too small for it
+        assert experiment.clients is not None
         assert experiment.clients <= 5
         assert experiment.training["rounds"] <= 7
         told = " ".join(experiment.notes)

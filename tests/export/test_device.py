@@ -39,7 +39,7 @@ def camera() -> Images:
     parts = [data.partition.part_at(client, 0).test for client in range(4)]
     others = np.concatenate([part for client, part in enumerate(parts) if client != CLIENT])
     chosen = np.concatenate([parts[CLIENT][:OWN], np.random.default_rng(0).permutation(others)[:FOREIGN]])
-    return np.asarray(data.source.pool.images[chosen])
+    return np.asarray(data.source.pool.values[chosen])
 
 
 def start(place: Path, folder: str, *more: str) -> subprocess.Popen[str]:

@@ -71,7 +71,7 @@ def synthetical(client: int, count: int) -> Images:
     own = data.partition.part_at(client, 0).test
     others = np.concatenate([data.partition.part_at(other, 0).test for other in range(4) if other != client])
     chosen = np.concatenate([rng.choice(own, count // 2), rng.choice(others, count - count // 2)])
-    images = data.source.pool.images[chosen]
+    images = data.source.pool.values[chosen]
     images[::2] = corrupt(images[::2], "gaussian_noise", 3, generator(0, "noise"))
     return np.asarray(images[rng.permutation(count)])
 
@@ -112,6 +112,8 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
         CoherentSettings(),
         CoherentSettings(forgetting=0.9, change=0.2, log_tau_limit=600.0, temperature=0.05),
         CoherentSettings(global_heads="fedavg", local_heads="personal", openness=0.0),
+        CoherentSettings(inverse_kappa=0.3),
+        CoherentSettings(inverse_kappa=0.3, generative_share=0.75, local_temperature=2.0),
     ],
 )
 def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSettings, tmp_path: Path) -> None:
@@ -142,6 +144,18 @@ def test_every_model_can_be_exported(model: str, tmp_path: Path) -> None:
     expected = adapter.predict(extract(network, images))
     whole = session(export_whole(client, tmp_path / "client.onnx"))
     assert_like(run(whole, "images", images, [1, 39]), adapter, expected)
+
+
+@pytest.mark.parametrize(("model", "shape"), [("cnn1d", (128, 6)), ("mlp", (20, 3)), ("mlp", (30,)), ("linear", (24,))])
+def test_models_of_signals_and_vectors_can_be_exported(model: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    client = untrained(model, shape)
+    network = client.extractor()
+    client = replace(client, bundle=make_bundle(network.feature_size, 10))
+    samples = generator(0, "samples").normal(size=(40, *shape)).astype(np.float32)
+    adapter = Btfl(client.bundle)
+    expected = adapter.predict(extract(network, samples))
+    whole = session(export_whole(client, tmp_path / "client.onnx"))
+    assert_like(run(whole, "samples", samples, [1, 39]), adapter, expected)
 
 
 @pytest.mark.parametrize(

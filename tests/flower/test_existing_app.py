@@ -103,3 +103,24 @@ def test_distorted_copies_are_added_up_where_a_view_has_them(tmp_path: Path, cap
     assert statistics["global_distorted_class_counts"].tolist() == [2, 3]
     expected = np.array([(features[0] + 1)[labels == k].sum(axis=0) for k in range(2)])
     np.testing.assert_allclose(statistics["global_distorted_class_feature_sums"], expected, rtol=1e-6)
+
+
+def test_features_may_have_any_sign_unless_the_server_knows_better(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first two clients have signed features, the third has none below zero."""
+    features, labels = np.random.default_rng(0).normal(size=(3, 5, 4)), np.array([0, 1, 1, 0, 1])
+    features[2] = np.abs(features[2])
+    head = (np.ones((2, 4)), np.zeros(2))
+    app = ClientApp()
+    add_btfl(app, lambda arrays, context: LocalView(features[context.node_id - 100], labels, head, head),
+             lambda context: tmp_path / str(context.node_id))  # fmt: skip
+    grid = InProcessGrid(app, range(3))
+    assert exchange(grid, ArrayRecord(), classes=2, dimensions=4).kept == (100, 101, 102)
+    kept = ClientBundle.load(tmp_path / "100")
+    np.testing.assert_allclose(
+        kept.statistics["global_class_feature_sums"].sum(axis=0), features.sum(axis=(0, 1)), 1e-6
+    )
+    np.testing.assert_allclose(kept.local_likelihood.frequencies, (features[0] <= 0.5493).mean(axis=0))
+    with pytest.raises(TooFewClientsError, match="class_feature_sums must not be negative"):
+        exchange(grid, ArrayRecord(), classes=2, dimensions=4, nonnegative=True)

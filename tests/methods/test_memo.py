@@ -12,9 +12,9 @@ from btfl.errors import InputError
 from btfl.methods.memo import Memo, marginal_entropy
 from btfl.methods.registry import find_method
 from btfl.models import to_arrays
+from btfl.models.inputs import to_tensor
 from btfl.models.tuning import draws_for
 from btfl.pixels.augmix import augmix
-from btfl.pixels.images import to_tensor
 from btfl.pixels.types import Images
 from small import images_of, train_small
 

@@ -15,9 +15,10 @@ from btfl import ClientBundle, Method
 from btfl.core.heads import LinearHead
 from btfl.errors import BtflError, InputError
 from btfl.methods.base import BundleOnly, Column
-from btfl.methods.registry import METHODS, Variant, find_method
+from btfl.methods.card import Card
+from btfl.methods.registry import GROUPS, METHODS, Variant, find_method
 from btfl.recipes.registry import RECIPES
-from making import make_bundle, make_client, make_stream
+from making import make_bundle, make_client, make_images, make_stream
 
 BY_01 = {
     "fedavg": ("FedAvg", "fedavg"),
@@ -44,11 +45,35 @@ BY_01 = {
     "oracle": ("Oracle", "fedavg"),
     "oracle-balanced": ("Oracle (balanced)", "balanced"),
 }
+SINCE = {
+    "coherent-1": ("Coherent 1 (ours)", "fedavg"),
+    "adapt": ("ADAPT", "fedavg"),
+    "adapt-personal": ("ADAPT (personal head)", "fedavg"),
+    "fedcgs": ("FedCGS", "fedavg"),
+    "gh-ofl-nb": ("GH-OFL (NB)", "fedavg"),
+    "fed3r": ("Fed3R", "fedavg"),
+    "ccvr": ("CCVR", "fedavg"),
+    "feroma": ("FEROMA", "fedavg"),
+    "feroma-weighted": ("FEROMA (weighted)", "fedavg"),
+    "local": ("Local only", "local"),
+    "ditto": ("Ditto", "ditto"),
+    "fedbabu": ("FedBABU", "fedbabu"),
+    "feddbe": ("FedDBE", "feddbe"),
+    "feddbe-global": ("FedDBE (global)", "feddbe"),
+    "atp": ("ATP", "atp"),
+    "atp-online": ("ATP (online)", "atp"),
+    "fth": ("FTH", "fedavg"),
+    "pfedfda": ("pFedFDA", "pfedfda"),
+    "pfedfda-release": ("pFedFDA (release)", "pfedfda-release"),
+    "pfedfda-head": ("pFedFDA's head on FedAvg", "fedavg"),
+    "flh-ftl": ("FLH-FTL", "fedavg"),
+    "flh-ftl-release": ("FLH-FTL (release)", "fedavg"),
+}
 every = pytest.mark.parametrize("variant", METHODS.values(), ids=list(METHODS))
 
 
-def test_all_methods_of_0_1_are_there_with_their_titles_and_recipes() -> None:
-    assert {name: (variant.title, variant.trained_with) for name, variant in METHODS.items()} == BY_01
+def test_all_methods_are_there_with_their_titles_and_recipes() -> None:
+    assert {name: (variant.title, variant.trained_with) for name, variant in METHODS.items()} == {**BY_01, **SINCE}
 
 
 @every
@@ -110,7 +135,7 @@ def test_a_bundle_alone_is_enough_for_features_and_not_for_images() -> None:
 def test_listing_methods_imports_no_torch() -> None:
     code = "import sys; from btfl.methods.registry import METHODS; print(len(METHODS), 'torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert run.stdout.split() == [str(len(BY_01)), "False"]
+    assert run.stdout.split() == [str(len(BY_01) + len(SINCE)), "False"]
 
 
 class Plain(Method):
@@ -145,3 +170,33 @@ def test_the_oracle_must_be_told_the_answers(bundle: ClientBundle) -> None:
 def test_the_product_of_heads_adds_logits() -> None:
     one, other = LinearHead(np.eye(2, 3), np.ones(2)), LinearHead(np.ones((2, 3)))
     np.testing.assert_array_equal(one.times(other).logits(np.ones((1, 3))), [[5.0, 5.0]])
+
+
+def test_methods_are_grouped_by_what_they_need() -> None:
+    groups = {name: variant.group for name, variant in METHODS.items()}
+    assert {name for name, group in groups.items() if group == "ceiling"} == {"oracle", "oracle-balanced"}
+    assert {name for name, group in groups.items() if group == "gradients"} == {
+        "tent", "memo", "ttt", "ttt-release", "fedthe-plus", "atp", "atp-online",
+    }  # fmt: skip
+    assert groups["fedthe"] == "trained"
+    assert groups["fedthe-on-fedavg"] == groups["coherent"] == groups["fedavg-ft"] == "shared"
+    assert set(groups.values()) == set(GROUPS)
+
+
+def test_a_users_method_says_what_it_needs_in_its_own_class() -> None:
+    class Steep(Plain):
+        gradients: ClassVar[bool] = True
+
+    assert [Variant("x", cls, cls.card()).group for cls in (Plain, Steep)] == ["shared", "gradients"]
+    assert Variant("x", Plain, Card("x", "X", recipe="fedrep")).group == "trained"
+
+
+def test_only_methods_with_gradients_change_their_network() -> None:
+    """A method that declares none gives the same answers when no gradient may be taken."""
+    torch = pytest.importorskip("torch")
+    for name, variant in METHODS.items():
+        if variant.method.takes == "images" and not variant.method.gradients:
+            method = variant.build(make_client())
+            with torch.inference_mode():
+                answers = method.predict(make_images(4))
+            assert answers.shape == (4, 4), name

@@ -11,7 +11,7 @@ from btfl.methods.registry import find_method
 from btfl.methods.tent import Tent, mean_entropy, normalisation_layers
 from btfl.models import to_arrays
 from btfl.models.forward import logits
-from btfl.pixels.images import to_tensor
+from btfl.models.inputs import to_tensor
 from small import images_of, train_small, untrained
 
 

@@ -12,9 +12,10 @@ from btfl.methods.registry import find_method
 from btfl.methods.ttt import TestTimeTraining
 from btfl.models import to_arrays
 from btfl.models.forward import logits
+from btfl.models.inputs import to_tensor
 from btfl.models.rotations import rotated_every_way
 from btfl.models.tuning import draws_for
-from btfl.pixels.images import crop_and_flip, to_tensor
+from btfl.pixels.images import crop_and_flip
 from btfl.pixels.types import Images
 from small import images_of, train_small
 

@@ -17,7 +17,7 @@ from btfl.errors import InputError, UnknownNameError
 from btfl.models import MODELS, Network, build, to_arrays, torch_draws
 from btfl.randomness import generator
 
-CASES: list[tuple[str, tuple[int, int, int], dict[str, object], int]] = [
+CASES: list[tuple[str, tuple[int, ...], dict[str, object], int]] = [
     ("cnn", (32, 32, 3), {}, 64),
     ("cnn", (16, 20, 1), {"bias": True}, 64),
     ("resnet20", (32, 32, 3), {}, 64),
@@ -26,6 +26,12 @@ CASES: list[tuple[str, tuple[int, int, int], dict[str, object], int]] = [
     ("cct4", (9, 14, 1), {}, 128),
     ("mlp", (8, 8, 1), {}, 64),
     ("mlp", (5, 7, 3), {"hidden": 10}, 64),
+    ("mlp", (30, 2), {}, 64),
+    ("mlp", (11,), {}, 64),
+    ("cnn1d", (128, 6), {}, 64),
+    ("cnn1d", (16, 1), {"width": 5}, 64),
+    ("linear", (40,), {}, 40),
+    ("linear", (1,), {"bias": False}, 1),
 ]
 every_model = pytest.mark.parametrize(("name", "shape", "options", "size"), CASES)
 
@@ -38,10 +44,10 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def images(shape: tuple[int, int, int], n: int = 16, scale: float = 1.0) -> torch.Tensor:
-    """Images as the engines hand them over: (n, c, h, w) views of NHWC memory."""
+def images(shape: tuple[int, ...], n: int = 16, scale: float = 1.0) -> torch.Tensor:
+    """Samples as the engines hand them over: (n, c, h, w) views of NHWC memory, (n, c, t) of NTC memory, or (n, d)."""
     values = generator(0, "test images").standard_normal((n, *shape)) * scale
-    return torch.from_numpy(values.astype(np.float32)).permute(0, 3, 1, 2)
+    return torch.from_numpy(values.astype(np.float32)).movedim(-1, 1)
 
 
 def count(network: Network) -> int:
@@ -61,7 +67,7 @@ def test_parameter_counts_are_the_published_ones() -> None:
 
 @every_model
 def test_features_and_logits_have_the_promised_shape(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     network = build(name, shape, 7, seed=1, **options)
     batch = images(shape, n=3)
@@ -74,19 +80,43 @@ def test_features_and_logits_have_the_promised_shape(
 
 @every_model
 def test_logits_are_the_head_on_the_features(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     network = build(name, shape, 4, seed=1, **options).eval()
     batch = images(shape)
     torch.testing.assert_close(network(batch), network.head(network.features(batch)))
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("cnn", (100,), r"cnn is a model for images .* samples are vectors of shape \(100,\): use mlp or linear"),
+        ("resnet20", (128, 6), r"resnet20 is a model for images .* are signals of shape \(128, 6\): use cnn1d or mlp"),
+        ("cct4", (5,), "cct4 is a model for images"),
+        ("cnn1d", (32, 32, 3), r"cnn1d is a model for signals \(time, channels\), .* use cnn, resnet20, cct4 or mlp"),
+        ("linear", (32, 2), "linear is a model for vectors"),
+        ("cnn1d", (15, 6), "at least 16 steps, not 15"),
+        ("mlp", (0,), "whole numbers > 0"),
+        ("mlp", (2, 2, 2, 2), r"must be \(height, width, channels\) or \(time, channels\) or \(d,\)"),
+    ],
+)
+def test_a_model_for_other_samples_says_which_are_for_these(name: str, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build(name, shape, 3, seed=0)
+
+
+def test_the_head_alone_reads_vectors_as_they_are() -> None:
+    network, vectors = build("linear", (6,), 3, seed=0), torch.randn(4, 6)
+    assert torch.equal(network.features(vectors), vectors)
+    assert sorted(to_arrays(network)) == ["head.bias", "head.weight"]
+
+
 # --- features -------------------------------------------------------------------------------------
 
 
 @every_model
-def test_features_are_never_negative(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+def test_features_are_finite_and_never_negative_where_that_is_promised(
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     network = build(name, shape, 10, seed=2, **options)
     for training in (True, False):
@@ -94,12 +124,12 @@ def test_features_are_never_negative(
         for scale in (0.0, 1e-6, 1.0, -1.0, 1e6):
             features = network.features(images(shape, scale=scale))
             assert bool(torch.isfinite(features).all())
-            assert float(features.detach().min()) >= 0.0
+            assert not network.nonnegative or float(features.detach().min()) >= 0.0
 
 
 @every_model
 def test_both_memory_formats_see_the_same(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     plain = build(name, shape, 10, seed=3, **options).eval()
     last: Network = copy.deepcopy(plain).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -112,7 +142,7 @@ def test_both_memory_formats_see_the_same(
 
 @every_model
 def test_gradients_reach_every_parameter(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     network = build(name, shape, 10, seed=4, **options).train()
     with torch_draws(0, "test"):
@@ -125,7 +155,7 @@ def test_gradients_reach_every_parameter(
 
 @every_model
 def test_evaluation_is_deterministic_and_draws_nothing(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     network = build(name, shape, 10, seed=5, **options).eval()
     before = torch.get_rng_state()
@@ -139,7 +169,7 @@ def test_evaluation_is_deterministic_and_draws_nothing(
 
 @every_model
 def test_the_seed_alone_decides_the_weights(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     first = to_arrays(build(name, shape, 10, seed=6, **options))
     torch.rand(3)  # the caller's own draws must not matter
@@ -155,7 +185,7 @@ def test_the_seed_alone_decides_the_weights(
 
 @every_model
 def test_build_leaves_the_callers_generator_alone(
-    name: str, shape: tuple[int, int, int], options: dict[str, object], size: int
+    name: str, shape: tuple[int, ...], options: dict[str, object], size: int
 ) -> None:
     before = torch.get_rng_state()
     build(name, shape, 10, seed=8, **options)
@@ -188,7 +218,7 @@ class Sub(Network):
 
 def no_relu(image_shape, classes):
     h, w, c = image_shape
-    return Network(nn.Sequential(nn.Flatten(), nn.Linear(h * w * c, 5)), 5, classes)
+    return Network(nn.Sequential(nn.Flatten(), nn.Linear(h * w * c, 5)), 5, classes, nonnegative=True)
 
 def wrong_size(image_shape, classes):
     return Network(nn.Sequential(nn.Flatten(), nn.ReLU()), 5, classes)
@@ -233,9 +263,9 @@ def test_own_model_by_name(own: str) -> None:
     ("factory", "message"),
     [
         ("no_relu", "negative feature .* ReLU"),
-        ("wrong_size", r"shape \(1, 16\) for 1 images; feature_size=5 asks for \(1, 5\)"),
-        ("wrong_input", r"fails on images of 4x4 with 1 channels"),
-        ("squeezes", r"shape \(16,\) for 1 images"),
+        ("wrong_size", r"shape \(1, 16\) for 1 samples; feature_size=5 asks for \(1, 5\)"),
+        ("wrong_input", r"fails on images of 4x4x1, given as \(n, 1, 4, 4\)"),
+        ("squeezes", r"shape \(16,\) for 1 samples"),
         ("bare", "returned a Linear; it must return a btfl.models.Network"),
         ("value", "not a callable"),
         ("absent", "has no 'absent'"),
@@ -260,7 +290,7 @@ def test_own_module_that_is_not_there_or_lacks_an_import(own: str) -> None:
 def test_unknown_name_offers_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown model 'resnet'\. Did you mean resnet20"):
         build("resnet", (32, 32, 3), 10, seed=0)
-    assert set(MODELS) == {"cnn", "resnet20", "cct4", "mlp"}
+    assert set(MODELS) == {"cnn", "resnet20", "cct4", "mlp", "cnn1d", "linear"}
 
 
 @pytest.mark.parametrize(
@@ -270,9 +300,9 @@ def test_unknown_name_offers_the_nearest() -> None:
         ("cnn", (3, 32, 32), {}, "height, width, channels"),
         ("resnet20", (7, 8, 3), {}, "at least 8x8"),
         ("cct4", (8, 7, 3), {}, "at least 8x8"),
-        ("mlp", (8, 8), {}, "three whole numbers"),
-        ("mlp", (8, 0, 1), {}, "three whole numbers"),
-        ("mlp", (8, 8.5, 1), {}, "three whole numbers"),
+        ("mlp", (8, 0, 1), {}, "whole numbers > 0"),
+        ("mlp", (8, 8.5, 1), {}, "whole numbers > 0"),
+        ("cnn1d", (128, 6), {"width": 0}, "width must be"),
         ("mlp", (8, 8, 1), {"hidden": 0}, "hidden must be"),
         ("cnn", (32, 32, 3), {"widht": 2}, "'widht'.*It takes: bias"),
         ("resnet20", (32, 32, 3), {"width": 1.5}, "width must be a whole number"),

@@ -12,11 +12,18 @@ from btfl.models import Network, to_arrays
 
 
 def test_a_network_made_by_hand_is_checked_at_its_first_use_only() -> None:
-    network = Network(nn.Flatten(), feature_size=4, classes=2)
+    network = Network(nn.Flatten(), feature_size=4, classes=2, nonnegative=True)
     with pytest.raises(InputError, match="negative feature"):
         network(-torch.ones(1, 1, 2, 2))
     network(torch.ones(1, 1, 2, 2))
     assert float(network.features(-torch.ones(1, 1, 2, 2)).min()) == -1.0  # later batches cost no check
+
+
+def test_features_may_have_any_sign_but_must_be_finite() -> None:
+    network = Network(nn.Flatten(), feature_size=4, classes=2)
+    with pytest.raises(InputError, match="NaN or infinite"):
+        network(torch.full((1, 1, 2, 2), torch.nan))
+    assert float(network.features(-torch.ones(1, 1, 2, 2)).min()) == -1.0
 
 
 def test_the_dry_run_leaves_statistics_and_modes_alone() -> None:

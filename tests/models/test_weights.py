@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -13,15 +15,15 @@ from btfl.models import MODELS, build, load_arrays, to_arrays
 
 @pytest.mark.parametrize("name", MODELS)
 def test_arrays_carry_the_whole_model(name: str) -> None:
-    source = build(name, (16, 20, 3), 10, seed=1).eval()
-    target = build(name, (16, 20, 3), 10, seed=2).eval()
+    shape = {"cnn1d": (20, 3), "linear": (20,)}.get(name, (16, 20, 3))
+    source, target = (build(name, shape, 10, seed=seed).eval() for seed in (1, 2))
     target.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     strides = [parameter.stride() for parameter in target.parameters()]
     load_arrays(target, to_arrays(source))
     assert all(np.array_equal(array, to_arrays(target)[key]) for key, array in to_arrays(source).items())
     assert [parameter.stride() for parameter in target.parameters()] == strides
-    images = torch.linspace(-2, 2, 4 * 3 * 16 * 20).reshape(4, 3, 16, 20)
-    torch.testing.assert_close(target(images), source(images), rtol=1e-4, atol=1e-5)
+    samples = torch.linspace(-2, 2, 4 * math.prod(shape)).reshape(4, *shape).movedim(-1, 1)
+    torch.testing.assert_close(target(samples), source(samples), rtol=1e-4, atol=1e-5)
 
 
 def test_arrays_are_contiguous_copies() -> None:

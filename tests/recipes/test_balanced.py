@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from btfl.core.softmax import log_softmax
 from btfl.data.federated import ClientData
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.methods.registry import find_method
@@ -107,14 +107,14 @@ def test_the_global_model_favours_a_clients_common_classes_less_than_fedavgs() -
     pool = digits().source.pool
     rows = {digit: np.flatnonzero(pool.labels == digit) for digit in (3, 8)}
     part = np.concatenate([rows[3][:90], rows[8][:10]])
-    own = LabelledImages(pool.images[part], pool.labels[part])
+    own = Samples(pool.values[part], pool.labels[part])
     fair = np.concatenate([rows[3][100:150], rows[8][100:150]])
     shares = {}
     for kind in (FedAvg, Balanced):
         recipe = kind(TrainingSettings.for_model("mlp", rounds=1, local_epochs=1), (8, 8, 1), 10)
         update = recipe.train(1, recipe.initial(), {}, ClientData(0, own, own))
         network = recipe.received(update.upload)
-        answers = np.exp(log_softmax(logits_of(network, pool.images[fair]).astype(np.float64)))
+        answers = np.exp(log_softmax(logits_of(network, pool.values[fair]).astype(np.float64)))
         shares[kind.name] = (answers[:, 3] / (answers[:, 3] + answers[:, 8])).mean()
     assert shares["balanced"] < shares["fedavg"] - 0.05
 
@@ -152,7 +152,7 @@ def test_fedrods_head_steps_against_the_error_of_the_sum() -> None:
     recipe, own = Balanced(settings, (8, 8, 1), 10), digits().of(0, 1)
     shared = train_small("balanced", rounds=3).shared
     network = recipe.received(shared)
-    features, labels = extract(network, own.train.images).astype(np.float64), own.train.labels
+    features, labels = extract(network, own.train.values).astype(np.float64), own.train.labels
     error = np.exp(log_softmax(features @ shared["head.weight"].T)) - np.eye(10)[labels]
     expected = -0.5 * error.T @ features / len(labels)
     found = recipe.personalise("final", network, {}, own)["rod_head.weight"]

@@ -115,11 +115,11 @@ def test_the_head_lives_through_the_rounds() -> None:
 def test_features_come_from_fedreps_own_extractor(trained: TrainedFederation) -> None:
     client = trained.client(1)
     own = digits().of(1, 2)
-    features = extract(client.extractor(), own.validation.images)
+    features = extract(client.extractor(), own.validation.values)
     np.testing.assert_allclose(features, client.bundle.statistics["validation_features"], atol=1e-5)
     whole = client.network("personal")
     answers = find_method("fedrep").build(client).predict(features.astype(np.float64))
-    assert (answers.argmax(1) == logits(whole, own.validation.images).argmax(1)).all()
+    assert (answers.argmax(1) == logits(whole, own.validation.values).argmax(1)).all()
 
 
 def test_it_learns_the_clients_own_label_mix(trained: TrainedFederation) -> None:

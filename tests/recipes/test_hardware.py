@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from btfl.data.federated import ClientData
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.engines import LocalEngine
 from btfl.errors import InputError, UnknownNameError
 from btfl.models import build, load_arrays, to_arrays
@@ -27,10 +27,10 @@ from small import digits
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 
 
-def enlarged(start: int, end: int) -> LabelledImages:
+def enlarged(start: int, end: int) -> Samples:
     """Digits of twice the size, which the cnn can take."""
     pool = digits().source.pool
-    return LabelledImages(pool.images[start:end].repeat(2, axis=1).repeat(2, axis=2), pool.labels[start:end])
+    return Samples(pool.values[start:end].repeat(2, axis=1).repeat(2, axis=2), pool.labels[start:end])
 
 
 def compare(*recipes: str, **change: Any) -> dict[str, dict[str, float]]:
@@ -42,10 +42,12 @@ def compare(*recipes: str, **change: Any) -> dict[str, dict[str, float]]:
             settings = TrainingSettings.for_model("cnn", rounds=1, local_epochs=2, **changes)
             recipe = make_recipe(name, settings, (16, 16, 1), 10)
             updates.append(recipe.train(1, recipe.initial(), {}, data))
-        plain, changed = updates
-        assert all(array.dtype == np.float32 for array in changed.upload.values())
-        apart = max(float(np.abs(plain.upload[key] - changed.upload[key]).max()) for key in plain.upload)
-        moved = max(float(np.abs(plain.upload[key] - recipe.initial()[key]).max()) for key in plain.upload)
+        # What is uploaded; where nothing is, the network that stays with the client.
+        plain, changed = (update.upload or update.private for update in updates)
+        first = recipe.initial() or to_arrays(training.first_network(recipe))
+        assert all(array.dtype == np.float32 for array in changed.values())
+        apart = max(float(np.abs(plain[key] - changed[key]).max()) for key in plain)
+        moved = max(float(np.abs(plain[key] - first[key]).max()) for key in plain)
         losses = [update.metrics["loss"] for update in updates]
         found[name] = {"apart": apart / moved, "loss": abs(losses[1] - losses[0]) / losses[0]}
     return found
@@ -57,7 +59,7 @@ def features_differ(**change: Any) -> float:
     recipe = make_recipe("fedavg", settings, (16, 16, 1), 10)
     network, plain = training.workbench(recipe), build("cnn", (16, 16, 1), 10, 0)
     load_arrays(network, to_arrays(plain))
-    images = enlarged(0, 64).images
+    images = enlarged(0, 64).values
     plain = plain.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return float(np.abs(extract(network, images) - extract(plain, images)).max())
 

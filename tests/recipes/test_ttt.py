@@ -14,8 +14,8 @@ from btfl.engines.local import LocalEngine
 from btfl.errors import InputError
 from btfl.models import build, to_arrays
 from btfl.models.forward import logits
+from btfl.models.inputs import to_tensor
 from btfl.models.rotations import rotated, rotated_every_way, rotation_head
-from btfl.pixels.images import to_tensor
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
 from btfl.recipes.ttt import TTT
@@ -45,7 +45,7 @@ def test_images_are_turned_as_numpy_turns_them() -> None:
 def test_the_federation_learns_to_tell_rotations_apart(trained: TrainedFederation) -> None:
     client = trained.client(0)
     network, head = client.network("global"), rotation_head(client.auxiliary("global", "rotation"))
-    images = np.concatenate([digits().of(number, 0).validation.images for number in range(4)])
+    images = np.concatenate([digits().of(number, 0).validation.values for number in range(4)])
     with torch.no_grad():
         turned, turns = rotated_every_way(to_tensor(images))
         right = head(network.features(turned)).argmax(1) == turns
@@ -55,7 +55,7 @@ def test_the_federation_learns_to_tell_rotations_apart(trained: TrainedFederatio
 def test_the_federation_learns_the_classes_too(trained: TrainedFederation) -> None:
     data = [digits().of(number, 0).validation for number in range(4)]
     network = trained.client(0).network("global")
-    right = np.concatenate([logits(network, part.images).argmax(1) == part.labels for part in data])
+    right = np.concatenate([logits(network, part.values).argmax(1) == part.labels for part in data])
     assert right.mean() > 0.7
 
 
@@ -131,6 +131,6 @@ def test_as_released_the_federation_is_fedavg_s_and_rotations_are_learnt_at_home
         assert set(client.networks["finetuned"]) == set(plain.shared) | HEAD
         network, head = client.network("finetuned"), rotation_head(client.auxiliary("finetuned", "rotation"))
         with torch.no_grad():
-            turned, turns = rotated_every_way(to_tensor(own.images))
+            turned, turns = rotated_every_way(to_tensor(own.values))
             right = head(network.features(turned)).argmax(1) == turns
         assert float(right.float().mean()) > 0.4

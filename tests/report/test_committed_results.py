@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from btfl.bench.record import run_id
+from btfl.benchmark.record import run_id
 from btfl.experiments.experiment import make_experiment
 from btfl.report.formats import to_markdown
 from btfl.report.groups import group_runs, load_runs

@@ -34,7 +34,7 @@ def test_reports_results_and_exports_load_without_torch() -> None:
 def test_a_report_imports_nothing_that_trains_or_evaluates() -> None:
     packages = "{name.split('.')[1] for name in sys.modules if name.startswith('btfl.')}"
     code = f"import sys, btfl.report.build, btfl.report.terminal; print(*{packages})"
-    above = {"bench", "engines", "experiments", "export", "flower", "models", "recipes", "studies", "zoo", "cli"}
+    above = {"benchmark", "engines", "experiments", "export", "flower", "models", "recipes", "studies", "zoo", "cli"}
     assert not above & set(run(code).split())
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from btfl.report.build import write_report
@@ -121,3 +124,23 @@ def test_the_latex_compiles(report: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Overfull" not in done.stdout
     assert (tmp_path / "tables.pdf").stat().st_size > 0
+
+
+def test_a_title_with_anything_in_it_is_text(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", methods=("fedavg", "btfl"), length=8)
+    rows = pd.read_parquet(run / "results.parquet")
+    rows["title"] = r"\input{x} \g<0> <script>alert(1)</script> $\frac$ " + rows["title"]
+    rows.to_parquet(run / "results.parquet")
+    page = write_report([run], tmp_path / "out").page.read_text()
+    assert r"\input{x}" in page
+    assert "<script>alert" not in page
+    assert not any(r"\input{x}" in path.read_text() for path in (tmp_path / "out" / "tables").glob("*.tex"))
+
+
+def test_a_terminal_that_is_not_utf_8_changes_no_byte(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", methods=("fedavg", "btfl"), length=8)
+    code = "import sys; from btfl.report.build import write_report; write_report([sys.argv[1]], sys.argv[2])"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", code, run, tmp_path / "plain"], env=environment, check=True)
+    expected = write_report([run], tmp_path / "out").page.read_bytes()
+    assert (tmp_path / "plain" / "report.html").read_bytes() == expected

@@ -153,7 +153,7 @@ def test_the_second_is_told_who_holds_the_folder_and_goes_on_when_the_first_is_k
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
-        with pytest.raises(StorageError, match=rf"training in .*: process {first.pid} on '.+', since 2"):
+        with pytest.raises(StorageError, match=rf"at work in .*: process {first.pid} on '.+', since 2"):
             RunFolder(tmp_path).lock().__enter__()
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
@@ -166,3 +166,23 @@ def test_a_folder_in_which_nothing_was_written_is_removed_again(tmp_path: Path) 
     with RunFolder(tmp_path / "a" / "b").lock():
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_private_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, reading = RunFolder(tmp_path), os.open
+    run.save(state(1), {0: one(0.0), 1: one(1.0)})
+
+    def unreadable(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if str(path).endswith("checkpoint.json"):
+            raise OSError(5, "Input/output error")
+        return reading(path, flags, *rest, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", unreadable)
+        run.save(state(2), {1: one(2.0)})
+    found = RunFolder(tmp_path).load()
+    assert found is not None
+    assert found.round == 2
+    assert [found.private[client]["v"].tolist() for client in (0, 1)] == [[0.0], [2.0]]

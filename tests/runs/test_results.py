@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from btfl.bench.evaluate import evaluate_client
-from btfl.bench.run import BenchRun, run_bench
+from btfl.benchmark.evaluate import evaluate_client
+from btfl.benchmark.run import BenchRun, run_bench
 from btfl.data.manifest import SWITCHING
 from btfl.data.streams import STREAMS
 from btfl.errors import InputError

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from btfl.bench.run import BenchRun, run_bench
+from btfl.benchmark.run import BenchRun, run_bench
 from btfl.cli.collect import collect
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import Experiment, make_experiment

@@ -9,7 +9,7 @@ import typer
 from btfl import __version__
 from btfl.cli import boundary, data, flower, zoo
 from btfl.cli.bench import bench
-from btfl.cli.command import Commands, ExperimentCommand, FileCommand
+from btfl.cli.command import BenchCommand, Commands, ExperimentCommand, FileCommand
 from btfl.cli.demo import demo
 from btfl.cli.drift import drift
 from btfl.cli.export import export
@@ -30,7 +30,7 @@ app = Commands(
     "Start with `btfl demo`; it needs no download.",
 )
 app.command(rich_help_panel=FIRST)(demo)
-app.command(rich_help_panel=FIRST, cls=ExperimentCommand)(bench)
+app.command(rich_help_panel=FIRST, cls=BenchCommand)(bench)
 app.command(rich_help_panel=FIRST, cls=ExperimentCommand)(train)
 app.command(rich_help_panel=FIRST)(report)
 app.command(rich_help_panel=KNOWN)(methods)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +27,8 @@ def bench(
     start: Start = None,
     tensorboard: options.TensorBoard = False,
     overwrite: options.Overwrite = False,
+    reference: options.Reference = None,
+    columns: options.Columns = None,
 ) -> None:
     """Compare methods on the five streams of every client; train what they need.
 
@@ -36,21 +37,39 @@ def bench(
     nothing is trained: the experiment and the weights are those of an entry of the zoo (`btfl zoo list`) or of another
     run, and a file or options choose methods and streams.
 
+    A number may be several, with commas between them: each combination is a run in a folder of its own, seeds are
+    averaged, and all are on one page. `--method all` is every method without gradient steps at test time, which are
+    slow: add those by name (`btfl methods`).
+
     Examples:
 
     `btfl bench quick`
+
+    `btfl bench demo --seed 0,1,2 --alpha 0.1,0.5,1.0 --method all --columns fairness`
+
+    `btfl bench demo --method all --method my_module:MyMethod --reference my_module:MyMethod`
 
     `btfl bench --from runs/quick --method btfl --method "btfl[prune_above=5]" --out runs/lambda`
 
     `btfl bench --dataset arrays --root mine.npz --model cnn --clients 10 --rounds 20`
 
+    `btfl bench --dataset arrays --root phones.npz --partition natural --split ordered --model cnn1d`
+
     `btfl bench demo --method btfl --method "btfl[count=after]" --method my_module:MyMethod`
     """
-    from btfl.cli.collect import collect, collect_faults
+    from btfl.cli.collect import collect_faults, collect_sweep
     from btfl.cli.running import run_and_show
     from btfl.engines import LocalEngine
 
-    chosen, faults = collect(context.obj), collect_faults(context.obj)
-    name = chosen.name if start is None else f"{chosen.name}-from-{Path(start.partition(':')[2] or start).name}"
-    folder, engine = out or Path("runs") / name, LocalEngine(workers, device)
-    run_and_show(chosen, folder, workers, engine, faults, tensorboard=tensorboard, start=start, overwrite=overwrite)
+    run_and_show(
+        collect_sweep(context.obj),
+        out,
+        workers,
+        LocalEngine(workers, device),
+        collect_faults(context.obj),
+        tensorboard=tensorboard,
+        start=start,
+        overwrite=overwrite,
+        reference=reference,
+        columns=options.named_columns(columns),
+    )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import typer
 
 from btfl.engines.faults import FaultSettings
-from btfl.errors import InputError
+from btfl.errors import InputError, UnknownNameError
 from btfl.experiments.experiment import Experiment, make_experiment
-from btfl.experiments.files import ExperimentFile, experiment_names, read_experiment, read_preset
+from btfl.experiments.files import ExperimentFile, experiment_names, read_experiment
+from btfl.experiments.gather import gather
+from btfl.experiments.sweep import Sweep, make_sweep
 from btfl.zoo.start import find_start
 
 
@@ -25,24 +27,25 @@ def collect(typed: Mapping[str, Any]) -> Experiment:
     typed : what the command was given, by the names of ``options.experiment_options``, and ``start`` (``--from``);
         None or nothing is what was not typed, and what is no part of an experiment is ignored
     """
+    return make_experiment(_settings(typed))
+
+
+def collect_sweep(typed: Mapping[str, Any]) -> Sweep:
+    """Make an experiment, or several where numbers are lists, in the same way."""
+    return make_sweep(_settings(typed))
+
+
+def _settings(typed: Mapping[str, Any]) -> dict[str, Any]:
     name, preset, start = (typed.get(each) for each in ("experiment", "preset", "start"))
     if preset is not None and (name is not None or start is not None):
         raise InputError("a preset is a whole experiment: it goes with neither a file nor --from")
-    values: dict[str, Any] = {} if start is None else dict(find_start(start).experiment)
-    if preset is not None:
-        values = {"name": preset, **read_preset(preset)}
-    elif name is not None:
-        file = read_experiment(name)
-        _say_what_is_left(file)
-        values |= {**({"name": name} if name in experiment_names() else {}), **file.first()}
-    for place, value in _changes(typed).items():
-        table, *rest = place.split(".", 1)
-        inside = values.get(table, {}) if rest else {}
-        if not isinstance(inside, Mapping):
-            raise InputError(f"{table} is a single setting: there is no {place}")
-        values[table] = {**inside, rest[0]: value} if rest else value
-    values.setdefault("name", values.get("dataset", "digits"))
-    return make_experiment(values)
+    if preset is not None and preset not in experiment_names():
+        raise UnknownNameError("preset", preset, experiment_names())
+    found = None if start is None else find_start(start)
+    if name is not None:
+        _say_what_is_left(read_experiment(name))
+    under, recipes = (None, None) if found is None else (found.experiment, found.recipes)
+    return gather(preset or name, _changes(typed), under, recipes)
 
 
 def collect_faults(typed: Mapping[str, Any]) -> FaultSettings:
@@ -54,12 +57,18 @@ def _changes(typed: Mapping[str, Any]) -> dict[str, Any]:
     changes = {each.name: typed.get(each.name) for each in Experiment.knobs()}
     changes["training.rounds"] = typed.get("rounds")
     changes = {place: value for place, value in changes.items() if value not in (None, (), [])}
-    for item in typed.get("changes") or ():
+    return {**changes, **typed_values(typed.get("changes") or ())}
+
+
+def typed_values(items: Iterable[str]) -> dict[str, Any]:
+    """Return what ``--set`` was given, name=value each, by name."""
+    values = {}
+    for item in items:
         name, equals, text = item.partition("=")
         if not equals:
             raise InputError(f"--set takes name=value, not '{item}'")
-        changes[name.strip()] = _value(text.strip())
-    return changes
+        values[name.strip()] = _value(text.strip())
+    return values
 
 
 def _say_what_is_left(file: ExperimentFile) -> None:

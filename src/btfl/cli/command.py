@@ -15,7 +15,7 @@ from typer.models import CommandFunctionType
 from btfl.cli.options import experiment_options, fault_options
 from btfl.imports import named_in, only_trusted
 
-_NAMES_CODE = ("methods", "method", "model", "models", "changes", "name")
+_NAMES_CODE = ("methods", "method", "model", "models", "backbone", "changes", "name")
 """Parameters whose values may be, or hold, a ``module:Name`` of the user's own."""
 _PLACES = ("experiment", "start", "run", "source", "name")
 """Parameters that say which files are read."""
@@ -107,10 +107,18 @@ class ExperimentCommand(FileCommand):
 
     faults: ClassVar[tuple[str, ...]] = ("min_share", "smallest_cohort")
     """The settings of ``FaultSettings`` that are options, too."""
+    several: ClassVar[bool] = False
+    """Whether a number may be several, with commas between them."""
 
     def generated(self) -> list[click.Parameter]:
         """Return the options of an experiment, and how failing clients are treated."""
-        return [*super().generated(), *fault_options(self.faults), *experiment_options()]
+        return [*super().generated(), *fault_options(self.faults), *experiment_options(several=self.several)]
+
+
+class BenchCommand(ExperimentCommand):
+    """A command that runs an experiment for each of several numbers."""
+
+    several: ClassVar[bool] = True
 
 
 class FlowerCommand(ExperimentCommand):

@@ -10,7 +10,7 @@ import typer
 from btfl.cli import completion
 from btfl.cli.command import Commands
 from btfl.data.fetching.cache import ENVIRONMENT, cache_root
-from btfl.errors import DataError
+from btfl.errors import DataError, InputError, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,17 +107,32 @@ def check(
         str | None,
         typer.Argument(help="A dataset; without one, all in the cache.", autocompletion=completion.fetched_datasets),
     ] = None,
+    root: Annotated[Path | None, typer.Option(help="Your own data: load it, and say what is in it.")] = None,
+    shift: Annotated[str | None, typer.Option(help="The other domain of your own data.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the dataset. May be repeated.")
+    ] = None,
 ) -> None:
-    """Check datasets of the cache for files that are missing, truncated, damaged or wrong.
+    """Check datasets of the cache for files that are missing, truncated, damaged or wrong; or data of your own.
+
+    With `--root` the dataset is loaded as `btfl bench` would load it: what cannot be used is an error, and else it is
+    said what the samples are, which classes and clients there are, and what was left out.
 
     Examples:
 
     `btfl data check`
 
     `btfl data check cifar10`
+
+    `btfl data check arrays --root mine.npz`
+
+    `btfl data check table --root mine.parquet --set label=species --set client=site`
     """
     from btfl.data.fetching import fetch
 
+    if root is not None or shift is not None or changes:
+        _check_own(name, root, shift, changes or [])
+        return
     results = [fetch.check(each) for each in ([name] if name else fetch.gettable())]
     wrong: list[str] = []
     for result in results:
@@ -132,6 +147,31 @@ def check(
             typer.echo(f"{result.name}: not in the cache")
     if wrong:
         raise DataError("\n".join(wrong))
+
+
+def _check_own(name: str | None, root: Path | None, shift: str | None, changes: list[str]) -> None:
+    """Load a user's own data and say what is in it."""
+    import numpy as np
+
+    from btfl.cli.collect import typed_values
+    from btfl.data.catalogue import load_source
+
+    if name is None or root is None:
+        raise InputError("name the dataset and its file: for example `btfl data check arrays --root mine.npz`")
+    source = load_source(name, root=root, shift=shift, **typed_values(changes))
+    low, high = np.quantile(np.bincount(source.pool.labels, minlength=len(source.classes)), [0, 1]).astype(int)
+    typer.echo(f"{source.name}: {source.pool.summary}")
+    typer.echo(f"  {len(source.classes):,} classes, with {low:,} to {high:,} samples: {listed(source.classes, 8)}")
+    if source.owners is not None:
+        low, high = np.quantile(np.bincount(source.owners), [0, 1]).astype(int)
+        names = listed(source.owner_names, 8)
+        typer.echo(f"  {len(source.owner_names):,} clients, with {low:,} to {high:,} samples: {names}")
+    if source.domains is not None:
+        typer.echo(f"  {len(source.domain_names):,} domains: {listed(source.domain_names, 8)}")
+    if source.shifted is not None:
+        typer.echo(f"  other domain {source.shift_name}: {source.shifted.summary}")
+    for note in source.notes:
+        typer.echo(f"note: {note}")
 
 
 def get_if_missing(name: str) -> None:

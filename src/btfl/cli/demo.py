@@ -23,8 +23,8 @@ def demo(
     Example: `btfl demo --workers 2`
     """
     from btfl.cli.running import run_and_show
-    from btfl.experiments.experiment import make_experiment
-    from btfl.experiments.files import read_preset
+    from btfl.experiments.gather import gather
+    from btfl.experiments.sweep import make_sweep
 
-    experiment = make_experiment({**read_preset("demo"), "seed": seed})
-    run_and_show(experiment, out or Path("runs/demo"), workers, overwrite=overwrite)
+    sweep = make_sweep(gather("demo", {"seed": seed}))
+    run_and_show(sweep, out or Path("runs/demo"), workers, overwrite=overwrite)

@@ -32,12 +32,14 @@ def simulate(
     need_flower()
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.running import run_and_show
+    from btfl.experiments.sweep import Sweep
     from btfl.flower.simulation import FlowerSimulation
 
     chosen, faults = collect(context.obj), collect_faults(context.obj)
     folder = out or Path("runs") / f"{chosen.name}-flower"
     engine = FlowerSimulation(chosen, folder / "flower", workers, faults)
-    run_and_show(chosen, folder, workers, engine, faults, tensorboard=tensorboard, overwrite=overwrite)
+    sweep = Sweep.of(chosen)
+    run_and_show(sweep, folder, workers, engine, faults, tensorboard=tensorboard, overwrite=overwrite)
 
 
 @app.command(cls=FlowerCommand)

@@ -25,7 +25,7 @@ def methods(
         ),
     ] = None,
 ) -> None:
-    """List the methods; with a name, show every setting of it with its meaning, range and default.
+    """List the methods by what they need; with a name, show every setting of it with its meaning, range and default.
 
     Examples:
 
@@ -35,20 +35,26 @@ def methods(
     """
     from rich.console import Console
 
-    from btfl.methods.registry import METHODS, find_method
+    from btfl.methods.registry import GROUPS, METHODS, find_method
 
     console = Console(highlight=False)
     if name is not None:
         _show(console, find_method(name))
         return
-    for variant in METHODS.values():
-        console.print(f"[bold]{variant.name}[/bold]  {variant.title}: {variant.card.summary}")
-        console.print(
-            f"    paper: {variant.card.paper or 'none'}\n"
-            f"    trains: {variant.trained_with}; sees: {variant.method.takes}",
-            markup=False,
-        )
-    console.print("\nSettings of one: btfl methods NAME. Change them with name\\[setting=value,...].")
+    for group, heading in GROUPS.items():
+        console.print(f"[bold underline]{heading}[/bold underline]")
+        for variant in METHODS.values():
+            if variant.group == group:
+                console.print(f"[bold]{variant.name}[/bold]  {variant.title}: {variant.card.summary}")
+                console.print(
+                    f"    paper: {variant.card.paper or 'none'}\n"
+                    f"    trains: {variant.trained_with}; sees: {variant.method.takes}",
+                    markup=False,
+                )
+        console.print()
+    console.print("No method sees a label at test time, nor whether a sample is external.")
+    console.print("Settings of one: btfl methods NAME. Change them with name\\[setting=value,...].")
+    console.print("All but those that take gradient steps at test time, which are slow: --method all.")
     console.print("A method of your own: --method my_module:MyMethod; see docs/adding-a-method.md.")
 
 
@@ -66,6 +72,8 @@ def _show(console: Console, variant: Variant) -> None:
         ("trains", variant.trained_with),
         ("sees", method.takes),
         ("needs", ", ".join(method.needs) or "both heads alone"),
+        ("gradients at test time", "yes" if method.gradients else "no"),
+        ("labels at test time", "yes: it is a ceiling, and no method" if method.sees_labels else "never"),
         ("exports to ONNX", exported),
     ):
         console.print(f"  {what}: {said}", markup=False)

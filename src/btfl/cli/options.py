@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from typer.core import TyperArgument, TyperOption
 
 from btfl.cli import completion
 from btfl.cli.completion import Complete, completing
+from btfl.cli.several import SeveralFloats, SeveralInts
 from btfl.knobs import Knob
 
 DEFAULT_WORKERS = min(os.cpu_count() or 1, 8)
@@ -29,6 +31,22 @@ TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write eac
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the results in the folder, if they are of another experiment.")
 ]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        metavar="METHOD",
+        help="Compare this method with all others, pair by pair, with intervals. Default: BTFL, in the report.",
+        autocompletion=completion.methods,
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="Columns beside accuracy: fairness, calibration, cost, or single ones such as worst-decile, sample-time.",
+        autocompletion=completing(lambda: ("fairness", "calibration", "cost", *_single_columns())),
+    ),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")]
 
 _METAVARS = {bool: "[true|false]", int: "INTEGER", float: "NUMBER", Path: "PATH"}
@@ -40,10 +58,25 @@ _COMPLETIONS: dict[str, Complete] = {
 }
 
 
-def experiment_options() -> list[click.Parameter]:
+def named_columns(typed: list[str] | None) -> tuple[str, ...]:
+    """Return the names after ``--columns``, which may have commas between them and may be repeated."""
+    return tuple(filter(None, (name.strip() for text in typed or () for name in text.split(","))))
+
+
+def _single_columns() -> Iterable[str]:
+    from btfl.report.extras import EXTRAS
+
+    return EXTRAS
+
+
+def experiment_options(*, several: bool = False) -> list[click.Parameter]:
     """Return what chooses and changes an experiment: its name or file, and an option for each of its settings.
 
     Tables and lists other than methods are left to ``--set``, but for the rounds of training.
+
+    Parameters
+    ----------
+    several : whether a number may be several, with commas between them
     """
     from btfl.experiments.experiment import Experiment
     from btfl.recipes.settings import TrainingSettings
@@ -66,8 +99,8 @@ def experiment_options() -> list[click.Parameter]:
             autocompletion=completion.presets,
             rich_help_panel=panel,
         ),
-        *(knob_option(each, panel, None, _default(each)) for each in single),
-        knob_option(rounds, panel, None, "the model's"),
+        *(knob_option(each, panel, None, _default(each), several=several) for each in single),
+        knob_option(rounds, panel, None, "the model's", several=several),
         TyperOption(
             param_decls=["changes", "--set"],
             multiple=True,
@@ -86,7 +119,9 @@ def fault_options(names: tuple[str, ...]) -> list[click.Parameter]:
     return [knob_option(each, None, each.default) for each in FaultSettings.knobs() if each.name in names]
 
 
-def knob_option(knob: Knob, panel: str | None, default: Any, shown: str | bool = True) -> TyperOption:
+def knob_option(
+    knob: Knob, panel: str | None, default: Any, shown: str | bool = True, *, several: bool = False
+) -> TyperOption:
     """Make the option of a setting: its type, range and meaning are the knob's.
 
     Parameters
@@ -94,14 +129,16 @@ def knob_option(knob: Knob, panel: str | None, default: Any, shown: str | bool =
     panel : the panel of the help it stands in
     default : its value if it is not given
     shown : what the help shows as its default; True: the default
+    several : whether a number may be several, with commas between them
     """
-    several = knob.type is tuple
-    more = f" One of {', '.join(knob.choices)}." if knob.choices else " May be repeated." if several else ""
+    repeated, numbers = knob.type is tuple, several and knob.type in (int, float)
+    more = f" One of {', '.join(knob.choices)}." if knob.choices else " May be repeated." if repeated else ""
+    metavar = "NAME" if knob.choices else _METAVARS.get(knob.type)
     return TyperOption(
         param_decls=[knob.name, _OTHER_FLAGS.get(knob.name, f"--{knob.name.replace('_', '-')}")],
-        type=_click_type(knob),
-        metavar="NAME" if knob.choices else _METAVARS.get(knob.type),
-        multiple=several,
+        type=_click_type(knob, several=numbers),
+        metavar=f"{metavar},..." if numbers else metavar,
+        multiple=repeated,
         default=default,
         show_default=shown,
         help=knob.help + more,
@@ -110,13 +147,14 @@ def knob_option(knob: Knob, panel: str | None, default: Any, shown: str | bool =
     )
 
 
-def _click_type(knob: Knob) -> click.ParamType:
+def _click_type(knob: Knob, *, several: bool = False) -> click.ParamType:
     if knob.choices:
         return click.Choice(knob.choices)
     if knob.type in (int, float):
         low = knob.least if knob.above is None else knob.above
         high = knob.most if knob.below is None else knob.below
-        kind = click.IntRange if knob.type is int else click.FloatRange
+        one, more = (click.IntRange, SeveralInts) if knob.type is int else (click.FloatRange, SeveralFloats)
+        kind = more if several else one
         return kind(min=low, max=high, min_open=knob.above is not None, max_open=knob.below is not None)
     return {bool: click.BOOL, Path: click.Path()}.get(knob.type, click.STRING)
 

@@ -13,8 +13,10 @@ _WINDOW = 1800.0  # seconds that the time left is estimated from; a client may t
 _WORDS = {
     "train": "{recipe}",
     "describe": "{recipe} describing:",
+    "calibrate": "{recipe} calibrating:",
     "conclude": "{recipe} concluding:",
     "evaluate": "evaluating",
+    "embed": "{recipe}",
 }
 
 
@@ -61,10 +63,11 @@ class Watcher:
             self._tasks[key] = self._progress.add_task(words, total=total, completed=before, metrics="")
         done = before + event.clients_done / event.clients if training else event.clients_done
         count = f"round {event.round}/{event.rounds}, " if training else ""
-        description = f"{words} {count}clients {event.clients_done}/{event.clients}"
+        of_what = "" if event.stage == "embed" else "clients "
+        description = f"{words} {count}{of_what}{event.clients_done}/{event.clients}"
         self._progress.update(self._tasks[key], completed=done, description=description)
-        if event.metrics:
-            loss, accuracy = (event.metrics.get(name, float("nan")) for name in ("loss", "accuracy"))
+        if {"loss", "accuracy"} <= event.metrics.keys():  # FedRep has neither where there is no extractor to train
+            loss, accuracy = (event.metrics[name] for name in ("loss", "accuracy"))
             self._progress.update(self._tasks[key], metrics=f"loss {loss:.3f} acc {accuracy:.1%}")
 
 

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from btfl.cli import options
+
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs, or that hold some.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where the report is written.")
     ] = None,
@@ -19,6 +21,8 @@ def report(
             "--apart", help="Show runs of different datasets, splits or streams side by side, never averaged."
         ),
     ] = False,
+    reference: options.Reference = None,
+    columns: options.Columns = None,
 ) -> None:
     """Make a page with tables and figures from one or several runs.
 
@@ -30,9 +34,13 @@ def report(
     `btfl report runs/demo`
 
     `btfl report runs/seed-0 runs/seed-1 runs/seed-2 --out report`
+
+    `btfl report runs/demo-sweep --reference coherent --columns fairness,calibration`
     """
     from rich.console import Console
 
     from btfl.cli.show import show_report
 
-    show_report(runs, out or (runs[0] if len(runs) == 1 else Path("report")), Console(), apart=apart)
+    place = out or (runs[0] if len(runs) == 1 else Path("report"))
+    named = options.named_columns(columns)
+    show_report(runs, place, Console(), apart=apart, reference=reference, columns=named)

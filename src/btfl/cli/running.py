@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from btfl.bench.run import BenchRun, run_bench
+from btfl.benchmark.many import check_sweep, default_folder, run_sweep
+from btfl.benchmark.run import BenchRun, run_bench
 from btfl.cli.data import get_if_missing
 from btfl.cli.progress import Watcher
 from btfl.cli.show import show_report
 from btfl.engines import FaultSettings
 from btfl.engines.base import Engine
-from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment
+from btfl.experiments.sweep import Sweep
 from btfl.zoo.start import find_start
 
 
 def run_and_show(
-    experiment: Experiment,
-    folder: Path,
+    sweep: Sweep,
+    out: Path | None,
     workers: int,
     engine: Engine | None = None,
     faults: FaultSettings | None = None,
@@ -28,29 +30,39 @@ def run_and_show(
     tensorboard: bool = False,
     start: str | None = None,
     overwrite: bool = False,
+    reference: str | None = None,
+    columns: tuple[str, ...] = (),
 ) -> None:
-    """Run an experiment with a progress bar; then print the table and where the report is.
+    """Run an experiment or several with a progress bar; then print the tables and where the report is.
 
     Parameters
     ----------
+    out : the folder of the run, or of the runs' folders; None: one that follows from the experiment
     start : where trained weights are taken from, as typed after ``--from``
     overwrite : whether results of another experiment in the folder are replaced
+    reference : the method to compare with all others
+    columns : beside accuracy
     """
-    if start is not None and Path(start).resolve() == folder.resolve():
-        raise InputError(f"a run from {start} needs another folder for its results: name one with --out")
-    found, console = None if start is None else find_start(start), Console()
-    run_with_progress(
-        experiment,
-        folder,
-        workers,
-        console,
+    out, console = out or default_folder(sweep, start), Console()
+    check_sweep(sweep, out, start=start, reference=reference, columns=columns)
+
+    def begin(number: int, folder: Path) -> None:
+        if not sweep.alone:
+            said = f"run {number} of {len(sweep.experiments)}: {folder}"
+            console.print(said, highlight=False, markup=False, soft_wrap=True)
+
+    folders = run_sweep(
+        sweep,
+        out,
+        run=partial(run_with_progress, workers=workers, console=console),
+        begin=begin,
         engine=engine,
         faults=faults,
         tensorboard=tensorboard,
-        start=found,
+        start=None if start is None else find_start(start),
         overwrite=overwrite,
     )
-    show_report([folder], folder, console)
+    show_report(folders, out, console, apart=not sweep.alone, reference=reference, columns=columns)
 
 
 def run_with_progress(experiment: Experiment, folder: Path, workers: int, console: Console, **options: Any) -> BenchRun:

@@ -41,7 +41,7 @@ def scenarios(
     from rich.console import Console
     from rich.progress import track
 
-    from btfl.bench.record import constants
+    from btfl.benchmark.record import constants
     from btfl.runs.results import write_table
     from btfl.runs.saved import load_run
     from btfl.studies.drift.scenarios import (

@@ -45,7 +45,7 @@ def train(
     """
     from rich.console import Console
 
-    from btfl.bench.run import train_recipe
+    from btfl.benchmark.run import embed, train_recipe
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.data import get_if_missing
     from btfl.cli.progress import Watcher
@@ -66,15 +66,13 @@ def train(
     if experiment.root is None:
         get_if_missing(experiment.dataset)
     data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
+    with Watcher(console) as watcher:
+        data, _ = embed(experiment, data, workers, watcher)
     for name in recipes:
-        try:
-            with Watcher(console) as watcher:
-                federation = train_recipe(
-                    name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard
-                )
-        except KeyboardInterrupt:
-            console.print("Stopped. What is finished is kept: give the same command again to continue from there.")
-            raise
+        with Watcher(console) as watcher:
+            federation = train_recipe(
+                name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard
+            )
         _show(name, federation, RunFiles(folder).training(name).folder, console)
 
 

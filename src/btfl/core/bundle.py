@@ -19,6 +19,8 @@ from btfl.core.summary import Summary
 from btfl.errors import InputError, StorageError
 from btfl.storage import load_record, save_record
 
+OWN_SUMS = "local_class_feature_sums"
+"""The statistic with the client's own sums of features by class."""
 KIND = "btfl client bundle"
 VERSION = 1
 LARGEST_WEIGHT = 1e50
@@ -120,7 +122,12 @@ class ClientBundle:
         """
         heads = LinearHead.of(global_head), LinearHead.of(personal_head)
         entropies: list[float | None] = [None, None]
-        kept: dict[str, ArrayLike] = {**everyone.for_bundle(), "local_class_counts": own.class_sums().counts}
+        mine = own.class_sums()
+        kept: dict[str, ArrayLike] = {
+            **everyone.for_bundle(),
+            "local_class_counts": mine.counts,
+            OWN_SUMS: mine.sums,
+        }
         if features is not None:
             train = np.asarray(features)
             exact = as_features(train, width=own.dimensions)

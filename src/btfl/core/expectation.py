@@ -51,8 +51,16 @@ def expected_weight(a: ArrayLike, b: ArrayLike, tau: ArrayLike, *, complement: b
 def expected_weight(a: ArrayLike, b: ArrayLike, tau: ArrayLike, *, complement: bool = False) -> Any:
     """Return e = E[m / (m + (1 - m) tau)] for m ~ Beta(a, b), elementwise in float64.
 
-    ``complement`` gives 1 - e instead, to full relative precision where e is close to 1.
-    tau may be 0 (e = 1) or infinite (e = 0). Scalars give a float.
+    Parameters
+    ----------
+    a, b : Beta parameters, up to 1e12; of any shapes that broadcast. Scalars give a float
+    tau : ratio of likelihoods; may be 0 (e = 1) or infinite (e = 0)
+    complement : return 1 - e instead, to full relative precision where e is close to 1
+
+    Example
+    -------
+    >>> expected_weight(3.0, 1.0, 1.0)
+    0.75
     """
     a_, b_, tau_ = (np.asarray(x, dtype=np.float64) for x in (a, b, tau))
     for name, value in (("a", a_), ("b", b_)):

@@ -16,16 +16,28 @@ and, where two populations differ only in how often each class occurs, so is the
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl.checks import finite_array
-from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
-from btfl.core.summary import DISTORTED, PLAIN, ClassSums
+from btfl.core.sums import DISTORTED, PLAIN, ClassSums
 from btfl.errors import InputError
 
+if TYPE_CHECKING:
+    from btfl.core.bundle import ClientBundle
+    from btfl.core.summary import Summary
+
 Floats = NDArray[np.float64]
+
+DISTORTED_WEIGHT = 1.0
+"""How much a distorted copy counts in the class statistics, beside the sample itself."""
+OPENNESS = 0.2
+"""How much of everyone's label shares is mixed into a client's: no class is impossible."""
 
 _LEAST_VARIANCE = 1e-6  # of the features' mean square, where there is no variance at all
 _RIDGE = 1e-9  # of the variance, even without shrinkage: dead features must not make the covariance singular
@@ -36,6 +48,11 @@ NEEDED = tuple(f"global_{name}" for name in _NAMES)
 """The bundle's statistics that everyone's sums are read from."""
 OPTIONAL = tuple(f"global_{DISTORTED}{name}" for name in _NAMES)
 """The same over distorted copies, where there are any."""
+
+
+def with_copies(plain: ClassSums, copies: ClassSums, weight: float = DISTORTED_WEIGHT) -> ClassSums:
+    """Return the sums over samples and their distorted copies, a copy counting so much."""
+    return ClassSums(*(array + weight * copy for array, copy in zip(plain, copies, strict=True)))
 
 
 def everyones_sums(bundle: ClientBundle, distorted: float = 0.0) -> ClassSums:
@@ -50,7 +67,7 @@ def everyones_sums(bundle: ClientBundle, distorted: float = 0.0) -> ClassSums:
     for name, array, copy in zip(OPTIONAL, plain, copies, strict=True):
         if copy.shape != array.shape:
             raise InputError(f"{name} has the shape {copy.shape}, but that of the samples has {array.shape}")
-    return ClassSums(*(array + distorted * copy for array, copy in zip(plain, copies, strict=True)))
+    return with_copies(plain, copies, distorted)
 
 
 def _sums(bundle: ClientBundle, kind: str) -> ClassSums:
@@ -59,13 +76,34 @@ def _sums(bundle: ClientBundle, kind: str) -> ClassSums:
     return ClassSums(*(np.asarray(bundle.statistics[name], dtype=np.float64) for name in names))
 
 
-def class_scores(of: ClassSums, shrinkage: float) -> LinearHead:
+def class_scores(of: ClassSums, shrinkage: float, offsets: Floats | None = None) -> LinearHead:
     """Return the scores s_k as a linear head; a class nobody has is scored as the mean of all.
 
     Parameters
     ----------
     of : counts (classes,), feature sums (classes, dimensions) and scatter (dimensions, dimensions)
     shrinkage : r, from 0 to 1
+    offsets : (classes, dimensions), how far one client's class means are from everyone's; None: not at all
+    """
+    if not 0 <= shrinkage <= 1:
+        raise InputError(f"shrinkage is a share from 0 to 1, not {shrinkage}")
+    with np.errstate(all="ignore"):  # what overflows is refused below
+        means, within, mean_square = moments(of)
+        means = means if offsets is None else means + offsets
+        try:
+            weights = solve_shrunk(within, shrinkage, mean_square, means.T).T
+        except np.linalg.LinAlgError:
+            raise InputError("the sums fit no features: their covariance is singular even when shrunk") from None
+        bias = -0.5 * (weights * means).sum(axis=1)
+    if not all(np.isfinite(found).all() for found in (weights, bias)):
+        raise InputError("the sums are too large or too small for class scores: they do not stay finite")
+    return LinearHead(weights, bias)
+
+
+def moments(of: ClassSums) -> tuple[Floats, Floats, float]:
+    """Return the class means, the pooled covariance within the classes, and the features' mean square.
+
+    A class nobody has gets the mean of all.
     """
     counts = finite_array("class counts", of.counts, ndim=1)
     sums = finite_array("class feature sums", of.sums, ndim=2)
@@ -78,30 +116,28 @@ def class_scores(of: ClassSums, shrinkage: float) -> LinearHead:
         )
     if (counts < 0).any() or not counts.any():
         raise InputError("class counts must not be negative, and some class must have samples")
-    if not 0 <= shrinkage <= 1:
-        raise InputError(f"shrinkage is a share from 0 to 1, not {shrinkage}")
-    with np.errstate(all="ignore"):  # what overflows is refused below
+    with np.errstate(all="ignore"):
         n = counts.sum()
         mean = sums.sum(axis=0) / n
         means = np.where(counts[:, None] > 0, sums / np.maximum(counts[:, None], 1.0), mean)
         within = (total_scatter - (means.T * counts) @ means) / n
-        try:
-            weights = solve_shrunk(within, shrinkage, float(np.trace(total_scatter)) / n, means.T).T
-        except np.linalg.LinAlgError:
-            raise InputError("the sums fit no features: their covariance is singular even when shrunk") from None
-        bias = -0.5 * (weights * means).sum(axis=1)
-    if not all(np.isfinite(found).all() for found in (n, weights, bias)):
+        mean_square = float(np.trace(total_scatter)) / n
+    if not np.isfinite(n):
         raise InputError("the sums are too large or too small for class scores: they do not stay finite")
-    return LinearHead(weights, bias)
+    return means, within, mean_square
 
 
 def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right: Floats) -> Floats:
     """Return C^-1 ``right`` for the shrunk covariance C, never singular; ``mean_square`` is of whole features."""
-    dimensions = len(covariance)
-    variance = max(float(np.trace(covariance)), _LEAST_VARIANCE * mean_square) / dimensions
-    floor = variance if variance > 0 else 1.0  # all features are the same number
-    shrunk = (1 - shrinkage) * covariance + max(shrinkage, _RIDGE) * floor * np.eye(dimensions)
+    floor = spread(covariance, mean_square)
+    shrunk = (1 - shrinkage) * covariance + max(shrinkage, _RIDGE) * floor * np.eye(len(covariance))
     return np.asarray(np.linalg.solve((shrunk + shrunk.T) / 2, right), dtype=np.float64)
+
+
+def spread(covariance: Floats, mean_square: float) -> float:
+    """Return the mean variance of a feature, never zero: what shrinkage pulls a covariance towards."""
+    variance = max(float(np.trace(covariance)), _LEAST_VARIANCE * mean_square) / len(covariance)
+    return variance if variance > 0 else 1.0  # 1: all features are the same number
 
 
 def shares(counts: Floats, towards: Floats | None = None, mix: float = 0.0) -> Floats:
@@ -115,3 +151,58 @@ def shares(counts: Floats, towards: Floats | None = None, mix: float = 0.0) -> F
     if towards is not None:
         share = (1 - mix) * share + mix * np.exp(towards)
     return np.asarray(np.log(np.maximum(share, 1e-12)))
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Everyone's class means and covariance in the covariance's own directions: scores for any shrinkage at once."""
+
+    directions: Floats
+    """(dimensions, dimensions): a column for each direction."""
+    variances: Floats
+    """(dimensions,) in these directions, without shrinkage."""
+    floor: float
+    """What shrinkage pulls the variances towards."""
+    means: Floats
+    """(classes, dimensions) class means in these directions."""
+
+    @classmethod
+    def of(cls, sums: ClassSums) -> Spectrum:
+        """Return the spectrum of class sums."""
+        means, within, mean_square = moments(sums)
+        variances, directions = np.linalg.eigh((within + within.T) / 2)
+        floor = spread(within, mean_square)
+        return cls(directions, np.maximum(variances, 0.0), floor, means @ directions)
+
+    @classmethod
+    def of_everyone(cls, everyone: Summary) -> Spectrum:
+        """Return the spectrum of everyone's sums, distorted copies included; the last one is remembered."""
+        sums = with_copies(everyone.class_sums(PLAIN), everyone.class_sums(DISTORTED))
+        key = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in sums)).digest()
+        if key not in _LAST_SPECTRUM:
+            found = cls.of(sums)
+            _LAST_SPECTRUM.clear()
+            _LAST_SPECTRUM[key] = found
+        return _LAST_SPECTRUM[key]
+
+    def rotate(self, features: Floats) -> Floats:
+        """Return (samples, dimensions) features in these directions."""
+        return np.asarray(features @ self.directions)
+
+    def shrunk(self, shrinkage: float) -> Floats:
+        """Return the (dimensions,) shrunk variances."""
+        return (1 - shrinkage) * self.variances + max(shrinkage, _RIDGE) * self.floor
+
+    def scores(self, rotated: Floats, shrinkage: float) -> Floats:
+        """Return (samples, classes) scores s_k of rotated features."""
+        weights = self.means / self.shrunk(shrinkage)
+        return np.asarray(rotated @ weights.T - 0.5 * (weights * self.means).sum(axis=1))
+
+    def effective_dimensions(self, shrinkage: float) -> float:
+        """Return how many directions of equal variance would vary as much, once whitened by the shrunk covariance."""
+        whitened = self.variances / self.shrunk(shrinkage)
+        total = float(whitened.sum())
+        return max(total * total / max(float((whitened**2).sum()), 1e-300), 1.0)
+
+
+_LAST_SPECTRUM: dict[bytes, Spectrum] = {}

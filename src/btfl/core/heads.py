@@ -189,7 +189,8 @@ class RowwiseLinear:
             self._bias = np.concatenate([np.zeros(h.classes) if h.bias is None else h.bias for h in heads])
         self._shape = (len(heads), heads[0].classes)
         # |w z + c| <= |w| |z| + |c|: logits of features shorter than this stay below the limit
-        longest = float(np.sqrt((self._weights**2).sum(axis=0).max()))
+        with np.errstate(over="ignore"):  # infinite: no features are short enough
+            longest = float(np.sqrt((self._weights**2).sum(axis=0).max()))
         offset = 0.0 if self._bias is None else float(np.abs(self._bias).max())
         self.large_above = (_LARGE_LOGIT - offset) * abs(_LARGE_LOGIT - offset) / max(longest, 1e-100) ** 2
 
@@ -241,4 +242,4 @@ class AnyHeads:
 
 def _plain(value: Any) -> NDArray[Any]:
     """Return an array from anything that holds numbers; a tensor of torch need not be detached first."""
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    return np.asanyarray(value.detach().cpu() if hasattr(value, "detach") else value)

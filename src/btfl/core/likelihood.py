@@ -1,11 +1,14 @@
 """The discretised likelihood estimator (DLE): how probable a feature is under a client's data, or under everyone's.
 
-A feature z >= 0 is quantised to bits, zq = round(tanh(z)), so zq_i = 1 exactly where z_i > atanh(1/2). The estimator
-keeps p_i, the share of samples with zq_i = 0, and treats the bits as independent:
+A feature z is quantised to bits: zq_i = 1 ("on") exactly where z_i > atanh(1/2) = 0.549, else 0 ("off"). For the
+features of a ReLU that is the paper's round(tanh(z)). A negative feature (GELU, a transformer, an embedding) is off,
+however far below zero it is: its size is not read, so features that differ only below the threshold are equally
+likely. The estimator keeps p_i, the share of samples with zq_i = 0, and treats the bits as independent:
 
     log Q(z) = sum_i log(p_i if zq_i = 0 else 1 - p_i)
 
-always in log space, since a product over hundreds of dimensions underflows.
+always in log space, since a product over hundreds of dimensions underflows. Over the 2^d patterns of bits Q adds up to
+one, whatever the sign of the features.
 """
 
 from __future__ import annotations
@@ -29,7 +32,19 @@ _BELOW_ONE = math.nextafter(1.0, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class DiscretisedLikelihood:
-    """Frequencies of zeros in each dimension, and how many samples (of how many clients) they come from."""
+    """Frequencies of zeros in each dimension, and how many samples (of how many clients) they come from.
+
+    Parameters
+    ----------
+    frequencies : shares of samples that are zero there, from 0 to 1; shape (dimensions,)
+    count : samples they come from
+    clients : clients these samples are of
+
+    Example
+    -------
+    >>> DiscretisedLikelihood.fit([[0.0, 1.5], [0.0, 0.0]]).frequencies
+    array([1. , 0.5])
+    """
 
     frequencies: NDArray[np.float64]
     count: int
@@ -51,7 +66,7 @@ class DiscretisedLikelihood:
 
     @classmethod
     def fit(cls, features: ArrayLike) -> DiscretisedLikelihood:
-        """Count the zeros of a client's training features, shape (samples, dimensions)."""
+        """Count the zeros of a client's training features, shape (samples, dimensions), of any sign."""
         features_ = as_features(features)
         return cls((features_ <= THRESHOLD).mean(axis=0), count=len(features_))
 

@@ -10,37 +10,28 @@ Everything that is uploaded about data is declared in ``STATISTICS``: a new stat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_labels, check_floats, printable
+from btfl.core.calibration import SHAPES, Calibration
 from btfl.core.likelihood import THRESHOLD, DiscretisedLikelihood
+from btfl.core.sums import DISTORTED, KINDS, PLAIN, ClassSums
 from btfl.errors import InputError
+
+__all__ = ["DISTORTED", "KINDS", "LARGEST", "PLAIN", "STATISTICS", "ClassSums", "Protection", "Statistic", "Summary"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-PLAIN, DISTORTED = "", "distorted_"
-KINDS = (PLAIN, DISTORTED)
-"""Sums over the samples as they are, and over distorted copies of them: how the names begin."""
 LARGEST = 1e100
 """No sum is beyond this, in absolute value: features in single precision cannot lead to more."""
 _EPSILON = float(np.finfo(np.float64).eps)
-
-
-class ClassSums(NamedTuple):
-    """n_k, s_k and S: what class-conditional Gaussians are made of."""
-
-    counts: Floats
-    """(classes,) samples of each class."""
-    sums: Floats
-    """(classes, dimensions) sums of their features."""
-    scatter: Floats
-    """(dimensions, dimensions) sum of z z' over all samples."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +74,8 @@ _PER_CLASS = (
     ("class_feature_sums", ("classes", "dimensions"), _class_feature_sums),
     ("feature_scatter", ("dimensions", "dimensions"), _feature_scatter),
 )
+_SIGNED = {f"{kind}{name}" for kind in KINDS for name in ("class_feature_sums", "feature_scatter")}
+"""What may have entries below zero, if features may."""
 STATISTICS: tuple[Statistic, ...] = (
     Statistic("clients", (), lambda features, labels, classes: np.ones(1), kept=False),
     Statistic("samples", (), lambda features, labels, classes: np.full(1, float(len(features))), kept=False),
@@ -119,6 +112,7 @@ class Summary:
     ----------
     arrays : the statistics by name, float64; see ``STATISTICS`` for names and shapes. Use ``Summary.of`` to measure
         them and ``Summary.from_arrays`` for what was received.
+    calibration : of a total, what all clients' validation parts make of it (``calibrated``)
 
     Examples
     --------
@@ -130,6 +124,7 @@ class Summary:
     """
 
     arrays: Mapping[str, Floats]
+    calibration: Calibration | None = None
 
     @classmethod
     def of(
@@ -172,12 +167,18 @@ class Summary:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Summary:
         """Return the summary of arrays that were received or loaded; a missing or unknown name is refused."""
-        _check_names(arrays)
-        return cls({one.name: arrays[one.name] for one in STATISTICS})
+        found = {name: array for name, array in arrays.items() if name in SHAPES}
+        _check_names({name: array for name, array in arrays.items() if name not in SHAPES})
+        calibration = Calibration.from_arrays(found) if found else None
+        return cls({one.name: arrays[one.name] for one in STATISTICS}, calibration)
 
     def to_arrays(self) -> dict[str, Floats]:
-        """Return the statistics by name, for sending and saving."""
-        return dict(self.arrays)
+        """Return the statistics by name, and the calibration's if there is one, for sending and saving."""
+        return {**self.arrays, **({} if self.calibration is None else self.calibration.to_arrays())}
+
+    def calibrated(self, calibration: Calibration) -> Summary:
+        """Return a total together with what the clients' validation parts make of it."""
+        return Summary(self.arrays, calibration)
 
     @classmethod
     def total(cls, summaries: Iterable[Summary]) -> Summary:
@@ -198,7 +199,7 @@ class Summary:
             raise InputError(f"summaries of different sizes cannot be added: {self!r} and {other!r}")
         return Summary({name: array + other.arrays[name] for name, array in self.arrays.items()})
 
-    def check(self, classes: int, dimensions: int, *, exact: bool = True) -> None:
+    def check(self, classes: int, dimensions: int, *, exact: bool = True, nonnegative: bool = False) -> None:
         """Raise an ``InputError`` for what no client's data could give; the server asks before it adds up.
 
         Parameters
@@ -206,6 +207,7 @@ class Summary:
         classes, dimensions : sizes that were agreed on
         exact : whether counts and sums must fit together, see ``_check_consistent``. ``False`` is for sums with noise:
             then shapes, finite values, one client and a positive number of samples are asked for.
+        nonnegative : whether the extractor is known to end in a ReLU, so that no exact sum may be negative either
         """
         _check_names(self.arrays)
         for one in STATISTICS:
@@ -215,20 +217,24 @@ class Summary:
             if max(array.max(), -array.min()) > LARGEST:
                 raise InputError(f"{one.name} is out of range: beyond {LARGEST:g}")
         if exact:
-            self._check_consistent()
+            self._check_consistent(nonnegative)
         elif not (0.5 <= self.arrays["clients"][0] <= 1.5 and self.arrays["samples"][0] >= 0.5):
             raise InputError("a client speaks for itself alone, and for at least one sample: add no noise to these")
 
-    def _check_consistent(self) -> None:
+    def _check_consistent(self, nonnegative: bool) -> None:
         """Refuse sums that fit no samples.
 
-        Sums over n samples of features in single precision always pass: whatever is compared may differ by what n
-        additions in double precision can lose, 8 n eps (eps = 2.2e-16), relative to the size of the features.
+        Sums over n samples of features in single precision, of any sign, always pass: whatever is compared may differ
+        by what n additions in double precision can lose, 8 n eps (eps = 2.2e-16), relative to the size of the features.
         """
         arrays = self.arrays
         for name, array in arrays.items():
-            if (array < 0).any():
-                raise InputError(f"{name} must not be negative, not {array.min():g}")
+            if nonnegative or name not in _SIGNED:
+                least = float(array.min())
+            else:
+                least = float(np.diagonal(array).min()) if "scatter" in name else 0.0
+            if least < 0:
+                raise InputError(f"{name} must not be negative, not {least:g}")
         frequencies = arrays["zero_frequencies"]
         if (frequencies > 1).any():
             raise InputError(f"zero_frequencies are shares from 0 to 1, not {frequencies.max():g}")
@@ -245,11 +251,7 @@ class Summary:
             raise InputError("distorted_class_counts must be those of the samples, or zero where there are no copies")
         for kind in KINDS:
             _check_sums(kind, self.class_sums(kind))
-        on = (samples - np.rint(zeros)) * THRESHOLD**2  # each sample whose bit is 1 adds at least so much
-        if (np.diagonal(arrays["feature_scatter"]) < on * (1 - 8 * _EPSILON * samples)).any():
-            raise InputError(
-                "zero_frequencies and feature_scatter do not fit: a feature is on more often than it can be"
-            )
+        _check_bits(np.rint(zeros), self.class_sums())
 
     @property
     def classes(self) -> int:
@@ -290,7 +292,8 @@ class Summary:
 
     def for_bundle(self) -> dict[str, Floats]:
         """Return what a client's bundle keeps of everyone's sums, by the names they have there."""
-        return {f"global_{one.name}": self.arrays[one.name] for one in STATISTICS if one.kept}
+        kept = {f"global_{one.name}": self.arrays[one.name] for one in STATISTICS if one.kept}
+        return kept if self.calibration is None else {**kept, **self.calibration.to_arrays()}
 
     def __repr__(self) -> str:
         copies = "with distorted copies" if self.has_copies else "no distorted copies"
@@ -337,3 +340,31 @@ def _check_sums(kind: str, of: ClassSums) -> None:
         np.linalg.cholesky(within)
     except np.linalg.LinAlgError:
         raise InputError(f"{scatter} is no scatter of these classes: it is not positive semidefinite") from None
+
+
+def _check_bits(off: Floats, of: ClassSums) -> None:
+    """Refuse shares of zeros that fit no features with these sums: (dimensions,) samples in which a feature is off.
+
+    A feature is off in ``off`` samples, where it is at most t (``THRESHOLD``), and on in the others, where it is above.
+    Of all such samples with the same sum, those have the least sum of squares in which it has one value where it is on
+    and one where it is off; with the mean below t, the value where it is on is t itself, else the one where it is off.
+    """
+    samples, total, squares = of.counts.sum(), of.sums.sum(axis=0), np.diagonal(of.scatter)
+    on, lost = samples - off, 8 * _EPSILON * samples
+    if (squares < on * THRESHOLD**2 * (1 - lost)).any():
+        raise InputError("zero_frequencies and feature_scatter do not fit: a feature is on more often than it can be")
+    near = of.counts[:, None] * THRESHOLD  # a class's sum if each of its samples were at the threshold
+    slack = lost * np.sqrt(samples * squares)
+    if (of.sums[:, on == 0] > (near + slack)[:, on == 0]).any():
+        raise InputError("zero_frequencies and class_feature_sums do not fit: a feature that is never on is too large")
+    if (of.sums[:, off == 0] < (near - slack)[:, off == 0]).any():
+        raise InputError("zero_frequencies and class_feature_sums do not fit: a feature that is always on is too small")
+    both = (on > 0) & (off > 0)
+    on, off, total, squares = on[both], off[both], total[both], squares[both]
+    at, others = np.where(total < samples * THRESHOLD, (on, off), (off, on))
+    least = at * THRESHOLD**2 + (total - at * THRESHOLD) ** 2 / others
+    if (squares < least * (1 - lost * math.sqrt(samples))).any():  # a sum's rounding counts more where one has few
+        raise InputError(
+            "zero_frequencies, class_feature_sums and feature_scatter do not fit: with so many samples on, features "
+            "of this sum have larger squares"
+        )

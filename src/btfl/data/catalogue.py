@@ -49,14 +49,21 @@ SOURCES: Mapping[str, Entry] = {
         "OfficeHome, 65 classes, 4 domains; shift: the domain left out", "btfl.data.sources.folder:load_officehome"
     ),
     "folder": Entry(
-        "any folder or tar domain/class/image (PACS, Office-31, yours); shift: the domain left out",
+        "any folder or tar domain/class/image (PACS, Office-31, yours); shift: the domain left out. "
+        "With level=client: client/class/image",
         "btfl.data.sources.folder:load",
     ),
     "imagenet32": Entry(
         "ImageNet at 32x32, npz form; shift: ImageNet-R, shared classes", "btfl.data.sources.imagenet32:load"
     ),
     "arrays": Entry(
-        "your own npz: x, y and, if you have them, x_shift, y_shift, classes", "btfl.data.sources.arrays:load"
+        "your own npz of images, signals or vectors: x, y and, if you have them, client, x_shift, y_shift, classes",
+        "btfl.data.sources.arrays:load",
+    ),
+    "table": Entry(
+        "your own Parquet or CSV: a column of labels, one of clients if you have it, the rest features; "
+        "shift: another such file",
+        "btfl.data.sources.table:load",
     ),
 }
 
@@ -71,7 +78,7 @@ def load_source(
     name : one of ``SOURCES``
     root : where the data is: a folder, tar or npz, as the dataset needs it; cifar10 is looked for in the cache without
     shift : the other domain; every dataset takes "none"
-    options : the dataset's own, for example ``image_size`` of folder or ``per_class`` of imagenet32
+    options : the dataset's own, for example ``image_size`` of folder or ``label`` of table
 
     Example
     -------

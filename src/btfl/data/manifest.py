@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.data.partition import Indices, PartitionSettings
+from btfl.data.samples import kind_of
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.knobs import Settings, knob
 from btfl.pixels.corruptions import CORRUPTIONS, SEVERITIES
+from btfl.signals.corruptions import SIGNAL_CORRUPTIONS, suited
 from btfl.storage import load_record, save_record
 
 STREAMS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
@@ -36,16 +38,35 @@ class StreamSettings(Settings):
     title: ClassVar[str] = "the streams"
 
     severity: int = knob(5, "Severity of the corruptions.", least=min(SEVERITIES), most=max(SEVERITIES))
-    corruptions: tuple[str, ...] = knob(CORRUPTIONS, "Corruptions of the shifted streams.")
+    corruptions: tuple[str, ...] = knob(
+        CORRUPTIONS, "Corruptions of the shifted streams; all that there are for the kind of data, if not given."
+    )
     longest: int | None = knob(None, "Most samples of a stream, drawn at random; all if not given.", least=4)
 
     def check(self) -> None:
         """Refuse corruptions that do not exist."""
-        if not self.corruptions:
+        for name in self.corruptions:
+            if name not in (*CORRUPTIONS, *SIGNAL_CORRUPTIONS):
+                raise UnknownNameError("corruption", name, (*CORRUPTIONS, *SIGNAL_CORRUPTIONS))
+
+    def suited_to(self, sample_shape: tuple[int, ...]) -> StreamSettings:
+        """Return the settings with corruptions that samples of this shape can have; vectors have none.
+
+        What a person has chosen is never exchanged: a corruption of another kind of data is an error.
+        """
+        kind = kind_of(sample_shape)
+        known = {"images": CORRUPTIONS, "signals": suited(sample_shape[-1]), "vectors": ()}[kind]
+        if self.corruptions == CORRUPTIONS:
+            return replace(self, corruptions=known)
+        if not self.corruptions and known:
             raise InputError("name at least one corruption")
         for name in self.corruptions:
-            if name not in CORRUPTIONS:
-                raise UnknownNameError("corruption", name, CORRUPTIONS)
+            if name not in known:
+                raise InputError(
+                    f"{kind} of {'x'.join(map(str, sample_shape))} cannot have the corruption '{name}'; "
+                    + (f"known are {', '.join(known)}" if known else "they have none, so leave corruptions out")
+                )
+        return self
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values; hashes of streams cover ``_FIXED``, which was once a setting."""
@@ -68,7 +89,7 @@ class Draw:
     Parameters
     ----------
     origin : POOL or OTHER_DOMAIN
-    index : which image of that origin
+    index : which sample of that origin
     corruption : position in ``StreamSettings.corruptions``, or CLEAN
     """
 
@@ -90,7 +111,7 @@ class ClientStreams:
 
     Parameters
     ----------
-    draws : of A, B, C and D
+    draws : of A, B, C and D; B and D are empty where there is neither another domain nor a corruption
     mixture : E as (stream 0 to 3, position in it), shape (samples, 2)
     """
 
@@ -110,12 +131,19 @@ class Manifest:
     shift_name: str | None
     shift_fingerprint: str | None
     left_out: int
-    """Images of the other domain that are not used, since the pool holds exact copies of them."""
+    """Samples of the other domain that are not used, since the pool holds exact copies of them."""
     clients: tuple[ClientStreams, ...]
 
     def __repr__(self) -> str:
         other = self.shift_name or "no other domain"
         return f"Manifest({self.source!r}, {other}, {len(self.clients)} clients, seed {self.seed}, {self.hash[:12]})"
+
+    @property
+    def left_out_streams(self) -> tuple[str, ...]:
+        """Streams that no client has: B and D of vectors without another domain."""
+        return tuple(
+            name for i, name in enumerate(STREAMS[:4]) if not any(len(client.draws[i]) for client in self.clients)
+        )
 
     @cached_property
     def hash(self) -> str:

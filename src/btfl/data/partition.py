@@ -1,90 +1,96 @@
-"""Which client has which image: the pool dealt to clients, each part split into train, validation and test.
+"""Which client has which sample: the pool dealt to clients, each part split into train, validation and test.
 
-Exact copies of an image always go to the same side of the same client, so that no split leaks by content.
+Exact copies of a sample always go to the same side of the same client, so that no split leaks by content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from btfl.data.duplicates import first_copies
+from btfl.data.natural import natural_clients, own_copies
 from btfl.data.source import Labels, Source
+from btfl.data.split import FEWEST, ClientPart, Indices, split_at_random, split_in_order
 from btfl.errors import InputError
 from btfl.knobs import Settings, knob
 from btfl.randomness import generator
 
-Indices = NDArray[np.int64]
-Kind = Literal["dirichlet", "equal", "shards", "domain"]
-Split = Literal["honest", "redrawn"]
+__all__ = ["FEWEST", "ClientPart", "Indices", "Kind", "Partition", "PartitionSettings", "Split", "make_partition"]
 
-FEWEST = 5  # with fewer images a client cannot have train, validation and test
-SHARES = (0.6, 0.2, 0.2)
+Kind = Literal["dirichlet", "equal", "shards", "domain", "natural"]
+Split = Literal["honest", "redrawn", "ordered"]
 
 
 @dataclass(frozen=True)
 class PartitionSettings(Settings):
-    """How the images are divided among the clients."""
+    """How the samples are divided among the clients."""
 
     title: ClassVar[str] = "the partition"
 
-    clients: int = knob(20, "Number of clients.", least=2)
-    kind: Kind = knob("dirichlet", "How images are divided among the clients.")
+    clients: int | None = knob(20, "Number of clients; of natural ones all, if not given.", least=2)
+    kind: Kind = knob("dirichlet", "How samples are divided among the clients; natural: by whose they are.")
     alpha: float = knob(0.1, "Dirichlet parameter: the smaller it is, the more the clients' labels differ.", above=0)
     shards: int = knob(2, "Runs of equal labels that a client gets, where the partition is by shards.", least=1)
     split: Split = knob(
-        "honest", "Split each client once, or again every round as published, which tests on training images."
+        "honest",
+        "Split each client once, or again every round as published, which tests on training samples; "
+        "ordered: by the order of the samples in each class, for windows that overlap in time.",
     )
+    fewest: int = knob(20, "Distinct samples that a natural client needs; those with fewer are left out.", least=FEWEST)
+
+    def check(self) -> None:
+        """Refuse to deal samples to nobody knows how many clients."""
+        if self.clients is None and self.kind != "natural":
+            raise InputError(f"the partition: say how many clients a {self.kind} partition has")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON.
+
+        Settings in ``_LATER`` are included only if they are not as they always were, so that hashes stay.
+        """
+        return {name: value for name, value in super().as_dict().items() if _LATER.get(name, ...) != value}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ClientPart:
-    """One client's images: ``train``, ``validation`` and ``test``, each as indices (n,) into the pool."""
-
-    train: Indices
-    validation: Indices
-    test: Indices
-
-    def __repr__(self) -> str:
-        sides = (("train", self.train), ("validation", self.validation), ("test", self.test))
-        return f"ClientPart({', '.join(f'{len(side):,} {name}' for name, side in sides)})"
-
-    @property
-    def everything(self) -> Indices:
-        """All images of the client."""
-        return np.concatenate([self.train, self.validation, self.test])
+_LATER: Mapping[str, Any] = {"fewest": 20}
+"""Settings that came after the first manifests were written, and what those had."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """Which client has which images; make one with ``make_partition``.
+    """Which client has which samples; make one with ``make_partition``.
 
     Parameters
     ----------
     settings, seed : what it was made with
     parts : one for each client
-    copies_of : for each pool image (n,), the first one with the same pixels
+    copies_of : for each pool sample (n,), the first one with the same content (of natural clients: and owner)
+    names : of the clients, if they are natural
+    notes : what was left out and why, and what else a reader must know
     """
 
     settings: PartitionSettings
     seed: int
     parts: tuple[ClientPart, ...]
     copies_of: Indices
+    names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.parts)
 
     def __repr__(self) -> str:
-        return f"Partition({len(self.copies_of):,} images, {len(self)} clients, {self.settings.kind}, seed {self.seed})"
+        return (
+            f"Partition({len(self.copies_of):,} samples, {len(self)} clients, {self.settings.kind}, seed {self.seed})"
+        )
 
     @property
     def copies(self) -> int:
-        """How many pool images are exact copies of an earlier one."""
+        """How many pool samples are exact copies of an earlier one."""
         return len(self._copies)
 
     @cached_property
@@ -93,14 +99,14 @@ class Partition:
 
     def part_at(self, client: int, round_: int) -> ClientPart:
         """Return the split the client trains on in a round: always the same one, unless it is redrawn."""
-        if self.settings.split == "honest":
-            return self.parts[client]
-        return self.redraw(client, "round", round_)
+        if self.settings.split == "redrawn":
+            return self.redraw(client, "round", round_)
+        return self.parts[client]
 
     def redraw(self, client: int, *purpose: str | int) -> ClientPart:
         """Draw a fresh split of a client's part (only the leaking, published procedure does this)."""
         rng = generator(self.seed, "redraw", client, *purpose)
-        return _split(self.parts[client].everything, self.copies_of, self._copies, rng)
+        return split_at_random(self.parts[client].everything, self.copies_of, self._copies, rng)
 
 
 def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Partition:
@@ -109,28 +115,67 @@ def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Pa
     Example
     -------
     >>> make_partition(load_source("digits"), PartitionSettings(clients=5), seed=0)
-    Partition(1,797 images, 5 clients, dirichlet, seed 0)
+    Partition(1,797 samples, 5 clients, dirichlet, seed 0)
     """
-    copies_of = first_copies(source.pool.images)
-    originals = np.flatnonzero(copies_of == np.arange(len(copies_of)))
-    if len(originals) < FEWEST * settings.clients:
+    copies_of = first_copies(source.pool.values)
+    ordered = settings.split == "ordered"
+    if settings.kind == "natural":
+        found = natural_clients(source, copies_of, settings.clients, settings.fewest, ordered, seed)
+        copies_of = own_copies(source, copies_of)
+        notes = (*found.notes, *_notes(source, settings, copies_of))
+        return Partition(settings, seed, found.parts, copies_of, found.names, notes)
+    dealt = _deal(source, np.flatnonzero(copies_of == np.arange(len(copies_of))), settings, seed)
+    copies = _later_copies(copies_of)
+    parts = tuple(
+        split_in_order(owned, source.pool.labels)
+        if ordered
+        else split_at_random(owned, copies_of, copies, generator(seed, "split", client))
+        for client, owned in enumerate(dealt)
+    )
+    if broken := sum(not part.is_whole for part in parts):
         raise InputError(
-            f"{len(originals)} distinct images cannot be dealt to {settings.clients} clients: each needs at least "
+            f"{broken} clients have no class with enough {source.kind} for an ordered split; ask for fewer clients"
+        )
+    return Partition(settings, seed, parts, copies_of, notes=_notes(source, settings, copies_of))
+
+
+def _deal(source: Source, originals: Indices, settings: PartitionSettings, seed: int) -> list[Indices]:
+    """Deal the samples that are no copies, each client's sorted."""
+    clients = _count(settings)
+    if len(originals) < FEWEST * clients:
+        raise InputError(
+            f"{len(originals)} distinct {source.kind} cannot be dealt to {clients} clients: each needs at least "
             f"{FEWEST}, for train, validation and test. Ask for at most {len(originals) // FEWEST} clients"
         )
     rng = generator(seed, "partition", settings.kind)
     deal: Callable[[], list[Indices]] = {
         "dirichlet": lambda: _dirichlet(source.pool.labels[originals], settings, rng),
-        "equal": lambda: np.array_split(rng.permutation(len(originals)), settings.clients),
+        "equal": lambda: np.array_split(rng.permutation(len(originals)), clients),
         "shards": lambda: _shards(source.pool.labels[originals], settings, rng),
         "domain": lambda: _by_domain(source, originals, settings, rng),
     }[settings.kind]
-    copies = _later_copies(copies_of)
-    parts = tuple(
-        _split(np.sort(originals[owned]), copies_of, copies, generator(seed, "split", client))
-        for client, owned in enumerate(deal())
-    )
-    return Partition(settings, seed, parts, copies_of)
+    return [np.sort(originals[owned]) for owned in deal()]
+
+
+def _count(settings: PartitionSettings) -> int:
+    assert settings.clients is not None, "only natural clients have no number, and those are not dealt to"
+    return settings.clients
+
+
+def _notes(source: Source, settings: PartitionSettings, copies_of: Indices) -> tuple[str, ...]:
+    notes, ordered = [], settings.split == "ordered"
+    if copies := len(_later_copies(copies_of)):
+        fate = "are left out" if ordered else "each stays on one side of one client's split"
+        joint = " and" if ordered else ";"
+        notes.append(f"{copies} {source.kind} are exact copies of others{joint} {fate}")
+    if source.kind == "signals" and not ordered:
+        notes.append(
+            "signals are split at random: where windows overlap in time, test samples share a part with training "
+            "samples; split=ordered is for those"
+        )
+    if ordered and settings.kind != "natural":
+        notes.append("samples are dealt at random: neighbours in time may be with different clients")
+    return tuple(notes)
 
 
 def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Generator) -> list[Indices]:
@@ -138,7 +183,7 @@ def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Gener
 
     Then the poorest are filled up until none has less than half of an equal share.
     """
-    clients = settings.clients
+    clients = _count(settings)
     owned: list[list[Indices]] = [[] for _ in range(clients)]
     sizes = np.zeros(clients, dtype=np.int64)
     for label in rng.permutation(np.unique(labels)):
@@ -155,7 +200,7 @@ def _dirichlet(labels: Labels, settings: PartitionSettings, rng: np.random.Gener
 
 
 def _fill_up(parts: list[Indices], labels: Labels, least: int, rng: np.random.Generator) -> list[Indices]:
-    """Move images to clients that have too few, of classes they already have, each from the client that has most.
+    """Move samples to clients that have too few, of classes they already have, each from the client that has most.
 
     So the label mixes stay as different as they were drawn. It ends: as long as one client has too few, another has
     more than enough; where none of those has a wanted class, another of its classes will do.
@@ -182,8 +227,8 @@ def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generato
     """Sort by label, cut into equal runs, deal each client a few of them."""
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
-    pieces = np.array_split(order, settings.clients * settings.shards)
-    hands = np.array_split(rng.permutation(len(pieces)), settings.clients)
+    pieces = np.array_split(order, _count(settings) * settings.shards)
+    hands = np.array_split(rng.permutation(len(pieces)), _count(settings))
     parts = [np.concatenate([pieces[i] for i in hand]) for hand in hands]
     return _fill_up(parts, labels, FEWEST, rng)
 
@@ -191,35 +236,24 @@ def _shards(labels: Labels, settings: PartitionSettings, rng: np.random.Generato
 def _by_domain(
     source: Source, originals: Indices, settings: PartitionSettings, rng: np.random.Generator
 ) -> list[Indices]:
-    """Deal each client images of one domain only; larger domains get more clients."""
+    """Deal each client samples of one domain only; larger domains get more clients."""
     if source.domains is None:
         raise InputError(f"{source.name} has no domains to deal by; use dirichlet, equal or shards")
     domains = source.domains[originals]
     names, counts = np.unique(domains, return_counts=True)
-    if settings.clients < len(names):
-        raise InputError(f"{len(names)} domains need at least as many clients, not {settings.clients}")
+    clients = _count(settings)
+    if clients < len(names):
+        raise InputError(f"{len(names)} domains need at least as many clients, not {clients}")
     hosts = np.ones(len(names), dtype=np.int64)
-    for _ in range(settings.clients - len(names)):  # the next client goes where a client's share is largest
+    for _ in range(clients - len(names)):  # the next client goes where a client's share is largest
         hosts[np.argmax(counts / hosts)] += 1
     parts: list[Indices] = []
     for name, count, size in zip(names, hosts, counts, strict=True):
         if size < FEWEST * count:
-            raise InputError(f"a domain with {size} images cannot serve {count} clients; ask for fewer clients")
+            raise InputError(f"a domain with {size} {source.kind} cannot serve {count} clients; ask for fewer clients")
         parts.extend(np.array_split(rng.permutation(np.flatnonzero(domains == name)), count))
     return parts
 
 
 def _later_copies(copies_of: Indices) -> Indices:
     return np.flatnonzero(copies_of != np.arange(len(copies_of)))
-
-
-def _split(owned: Indices, copies_of: Indices, copies: Indices, rng: np.random.Generator) -> ClientPart:
-    """Split a client's part 60 / 20 / 20, each of the pool's ``copies`` on the side of the image it copies."""
-    originals = rng.permutation(np.unique(copies_of[owned]))
-    first = min(max(round(SHARES[0] * len(originals)), 1), len(originals) - 2)
-    second = min(max(first + round(SHARES[1] * len(originals)), first + 1), len(originals) - 1)
-    sides = np.split(originals, [first, second])
-    if len(copies):
-        sides = [np.concatenate([side, copies[np.isin(copies_of[copies], side)]]) for side in sides]
-    train, validation, test = (np.sort(side) for side in sides)
-    return ClientPart(train, validation, test)

@@ -1,4 +1,4 @@
-"""A smaller pool of the same kind: fewer images, the same mix of classes."""
+"""A smaller pool of the same kind: fewer samples, the same mix of classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import Source
 from btfl.errors import InputError
 from btfl.randomness import generator
 
@@ -14,16 +14,16 @@ from btfl.randomness import generator
 def take(source: Source, samples: int) -> Source:
     """Return the source with a smaller pool, each class by its share.
 
-    Which images are kept does not depend on the seed of a run: seeds differ in how images are dealt, not in the images.
+    Which samples are kept does not depend on the seed of a run: seeds differ in how samples are dealt, not in which.
 
     Parameters
     ----------
     source : the dataset
-    samples : how many images of the pool to keep; where there are no more, the source is returned as it is
+    samples : how many samples of the pool to keep; where there are no more, the source is returned as it is
     """
     labels, total = source.pool.labels, len(source.pool)
     if samples < 1:
-        raise InputError(f"samples is how many images to keep, at least 1, not {samples}")
+        raise InputError(f"samples is how many samples to keep, at least 1, not {samples}")
     if samples >= total:
         return source
     order = generator(0, "subset").permutation(total)
@@ -35,7 +35,8 @@ def take(source: Source, samples: int) -> Source:
     kept = np.sort(order[np.argsort(rank[order], kind="stable")][:samples])
     return replace(
         source,
-        pool=LabelledImages(source.pool.images[kept], labels[kept]),
+        pool=source.pool.take(kept),
         domains=None if source.domains is None else source.domains[kept],
-        notes=(*source.notes, f"only {samples:,} of the {total:,} images were used"),
+        owners=None if source.owners is None else source.owners[kept],
+        notes=(*source.notes, f"only {samples:,} of the {total:,} {source.kind} were used"),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from btfl.checks import printable
+from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
@@ -31,14 +32,14 @@ class Failure:
         object.__setattr__(self, "reason", printable(self.reason))
 
 
-Result = Update | Description | ClientOutcome | Kept
+Result = Update | Description | Calibration | ClientOutcome | Kept
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """One client's work: which of the recipe's functions, on what."""
 
-    task: Literal["train", "describe", "conclude"]
+    task: Literal["train", "describe", "calibrate", "conclude"]
     client: int
     round: int
     private: Weights
@@ -74,11 +75,13 @@ def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job)
     if job.task == "describe":
         return recipe.describe(broadcast.shared, job.private, client_data)
     assert broadcast.everyone is not None
+    if job.task == "calibrate":
+        return recipe.calibrate(broadcast.shared, job.private, client_data, broadcast.everyone)
     return recipe.conclude(broadcast.shared, job.private, client_data, broadcast.everyone)
 
 
 def attempt(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result | Failure:
-    """Do one job; what btfl itself refuses (numbers that are not finite, say) is this client's failure.
+    """Do one job; what btfl itself refuses (for example numbers that are not finite) is this client's failure.
 
     Any other exception is a mistake in a program, not in a client, and is not swallowed.
     """

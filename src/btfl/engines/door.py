@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from btfl.checks import check_floats, printable
+from btfl.core.calibration import Calibration
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
 from btfl.errors import InputError, listed
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str, tuple[int, ...]]
 RESERVED = frozenset(
-    "event time recipe round rounds clients client seconds stage message complete digest".split()  # noqa: SIM905
+    "event time recipe round rounds clients client seconds stage message complete digest bytes_up bytes_down".split()  # noqa: SIM905
 )
 """Names of the log's own fields: no metric may have them."""
 MOST_METRICS, _LONGEST_NAME = 32, 64
@@ -64,6 +65,13 @@ class Door:
         check_description(description, self._recipe, self._faults)
         if self._recipe.protection is None:
             self._check_dealt(job, float(description.summary.arrays["samples"][0]))
+
+    def calibration(self, job: Job, calibration: Calibration) -> None:
+        """Raise an ``InputError`` for sums that no validation part could give."""
+        if not isinstance(calibration, Calibration):
+            raise InputError(f"a calibration is expected, not {type(calibration).__name__}")
+        part = self._data.partition.part_at(job.client, job.round)
+        calibration.check(min(self._faults.most_samples, len(part.validation)))
 
     def _check_dealt(self, job: Job, samples: float) -> None:
         # A split that is redrawn in every round is redrawn here only for a client that claims more than its size.

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
@@ -41,7 +42,7 @@ class Event:
     """Something to tell whoever watches: a client or a round is done."""
 
     stage: str
-    """``train``, ``describe`` or ``conclude``."""
+    """``train``, ``describe``, ``calibrate`` or ``conclude``."""
     round: int
     rounds: int
     clients_done: int
@@ -87,7 +88,7 @@ def _train(
 ) -> TrainedFederation:
     """Train, describe and conclude, in a run's folder that is locked."""
     run_log, progress = None, None
-    spec, rounds = run_spec(recipe, data), recipe.settings.rounds
+    spec, rounds = run_spec(recipe, data), recipe.rounds
     if run is not None:
         tell = run_log = RunLog(run.folder, tell)
         progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
@@ -122,7 +123,7 @@ def is_finished(folder: str | Path) -> bool:
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
-    """Return the clients of a round: a share of them drawn anew each round, in ascending order."""
+    """Return the clients of a round: a share of them drawn again each round, in ascending order."""
     count = max(round(recipe.settings.participation * clients), 1)
     if count == clients:
         return list(range(clients))
@@ -145,27 +146,32 @@ class _Stage:
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
         jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-        count, average = _Count(len(jobs), self), RunningSum()
+        count, average, uploaded = _Count(len(jobs), self), RunningSum(), 0
         changed: dict[int, Weights] = {}
         rows: list[Mapping[str, float]] = []
         broadcast = Broadcast(progress.shared)
         for job, update in usable(self.session, broadcast, jobs, (Update,), self.door.update, self.faults, count.done):
             average.add(update.upload, update.samples)
+            uploaded += size_of(update.upload)
             rows.append(update.metrics)
             if update.private:
                 changed[job.client] = update.private
             count.done(job)
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
-        seconds = time.monotonic() - started
-        rounds = self.recipe.settings.rounds
-        self.tell(Event("train", round_, rounds, len(jobs), len(jobs), {**metrics, "seconds": seconds}))
+        sent = size_of(progress.shared) * len(jobs)
+        costs = {"seconds": time.monotonic() - started, "bytes_up": uploaded, "bytes_down": sent}
+        self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {**metrics, **costs}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
         return TrainingState(round_, average.mean(), progress.private, history), changed
 
     def conclude(self, clients: int, progress: TrainingState) -> tuple[list[ClientOutcome | Kept | None], Summary]:
-        """Add up every client's summary, send the total to all, and collect their bundles; return both."""
-        rounds, shared = self.recipe.settings.rounds, progress.shared
+        """Add up every client's summary, send the total to all, and collect their bundles; return both.
+
+        In between, recipes that ask for it have the clients look at their validation parts with the total. Who cannot
+        is left out of that sum, and still gets a bundle.
+        """
+        rounds, shared = self.recipe.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         count, ready = _Count(clients, self), list[Job]()
 
@@ -179,6 +185,8 @@ class _Stage:
 
         total = Summary.total(summaries())
         self.faults.check_cohort(len(ready))
+        if self.recipe.calibrates and self.recipe.protection is None:
+            total = self._calibrated(shared, total, ready)
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
         count, everyone = _Count(len(ready), self), Broadcast(shared, total)
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
@@ -188,6 +196,17 @@ class _Stage:
             outcomes[job.client] = outcome
             count.done(job)
         return outcomes, total
+
+    def _calibrated(self, shared: Weights, total: Summary, ready: list[Job]) -> Summary:
+        """Return the total with the sum of what all validation parts make of it."""
+        jobs = [replace(job, task="calibrate") for job in ready]
+        count, sums = _Count(len(jobs), self), Calibration.total(())
+        for job, calibration in usable(
+            self.session, Broadcast(shared, total), jobs, (Calibration,), self.door.calibration, self.faults, count.done
+        ):
+            sums += calibration
+            count.done(job)
+        return total.calibrated(sums)
 
 
 class _Count:
@@ -199,18 +218,29 @@ class _Count:
     def done(self, job: Job, warning: str = "") -> None:
         """Count one more, who failed if there is a warning."""
         self.through += 1
-        rounds = self.stage.recipe.settings.rounds
+        rounds = self.stage.recipe.rounds
         client = job.client if warning else None
         self.stage.tell(Event(job.task, job.round, rounds, self.through, self.clients, {}, warning, client))
 
 
+def size_of(arrays: Mapping[str, Any]) -> int:
+    """Return how many bytes arrays have, without names and framing."""
+    return sum(int(array.nbytes) for array in arrays.values())
+
+
 def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:
     """Return everything that determines the outcome of a run, as plain JSON."""
-    partition = data.partition
+    source, partition = data.source, data.partition
     told = {
-        "source": data.source.name,
-        "fingerprint": data.source.pool.fingerprint,
-        "partition": vars(partition.settings),
+        "source": source.name,
+        "fingerprint": source.pool.fingerprint,
+        "partition": partition.settings.as_dict(),
         "partition_seed": partition.seed,
     }
+    if data.backbone is not None:
+        told["backbone"] = dict(data.backbone)
+    if partition.names:
+        told["owners"] = source.owners_fingerprint
+    if source.scaling is not None:
+        told["scaling"] = source.scaling.as_dict()
     return {**recipe.spec(), "clients": len(data), "data": told}

@@ -3,7 +3,9 @@
 A line is one JSON object: what happened (``event``), when (``time``, UTC) and its numbers.
 
 - ``start``, ``resume``: recipe, round (completed before), rounds, clients (of the federation)
-- ``round``: round, rounds, clients (whose updates were used), seconds, and what the recipe measures (loss, accuracy)
+- ``taken``: recipe and rounds, where a recipe begins with what another one has trained
+- ``round``: round, rounds, clients (whose updates were used), seconds, bytes_up and bytes_down (of arrays, all clients
+  together), and what the recipe measures (loss, accuracy)
 - ``warning``: stage, round, client (null if it is about none), message
 - ``end``: round, rounds, complete (every client has its bundle), digest (null if the bundles are not all here)
 

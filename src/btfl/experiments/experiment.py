@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from btfl.backbones.names import check_backbone
 from btfl.data.catalogue import SOURCES
 from btfl.data.partition import Kind, PartitionSettings, Split
 from btfl.data.streams import StreamSettings
@@ -42,19 +43,33 @@ class Experiment(BaseModel):
         None, description="The other domain: a name, a file, or `none`; the dataset's own if not given."
     )
     dataset_options: dict[str, Any] = Field({}, description="Options of the dataset, for example image_size.")
-    samples: int | None = Field(None, ge=1, description="Images of the dataset to use; all if not given.")
+    samples: int | None = Field(None, ge=1, description="Samples of the dataset to use; all if not given.")
 
-    clients: int = setting(PartitionSettings, "clients")
+    clients: int | None = setting(PartitionSettings, "clients")
     partition: Kind = setting(PartitionSettings, "kind")
     alpha: float = setting(PartitionSettings, "alpha")
     shards: int = setting(PartitionSettings, "shards")
     split: Split = setting(PartitionSettings, "split")
+    fewest: int = setting(PartitionSettings, "fewest")
+    standardise: bool = Field(
+        True, description="Scale signals and vectors by mean and deviation of all clients' training parts."
+    )
 
     severity: int = setting(StreamSettings, "severity")
     corruptions: tuple[str, ...] = setting(StreamSettings, "corruptions")
     draw: int = Field(0, ge=0, description="Which draw of the streams, for the same clients and weights.")
     longest_stream: int | None = setting(StreamSettings, "longest")
 
+    backbone: str | None = Field(
+        None,
+        description="Frozen backbone whose features heads are trained on: efficientnet-lite0 to 2, timm:NAME, or your "
+        "own `module:factory`.",
+    )
+    backbone_size: int | None = Field(
+        None,
+        ge=8,
+        description="Side to which images are resized before the backbone, in pixels; not at all if not given.",
+    )
     model: str = setting(TrainingSettings, "model")
     model_options: dict[str, Any] = setting(TrainingSettings, "model_options")
     training: dict[str, Any] = Field(
@@ -71,14 +86,30 @@ class Experiment(BaseModel):
         (), description="What a reader of the results must know, such as what was made smaller."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _all_natural_clients(cls, values: Any) -> Any:
+        """Take all natural clients, unless a number is given."""
+        if isinstance(values, dict) and values.get("partition") == "natural":
+            return {"clients": None, **values}
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _head_on_a_backbone(cls, values: Any) -> Any:
+        """Train a linear head on a backbone, unless another model is named."""
+        if isinstance(values, dict) and values.get("backbone") is not None:
+            return {"model": "linear", **values}
+        return values
+
     @classmethod
     def knobs(cls) -> tuple[Knob, ...]:
         """Return what is known of each setting."""
         return knobs_of(cls)
 
     def partition_settings(self) -> PartitionSettings:
-        """Return how the images are divided among the clients."""
-        return PartitionSettings(self.clients, self.partition, self.alpha, self.shards, self.split)
+        """Return how the samples are divided among the clients."""
+        return PartitionSettings(self.clients, self.partition, self.alpha, self.shards, self.split, self.fewest)
 
     def stream_settings(self) -> StreamSettings:
         """Return how the streams are made."""
@@ -109,7 +140,13 @@ class Experiment(BaseModel):
             check_trusted(self.model, "model")
         elif self.model not in MODELS:
             raise UnknownNameError("model", self.model, MODELS)
+        if self.backbone is not None:
+            check_backbone(self.backbone)
+        elif self.backbone_size is not None:
+            raise InputError("backbone_size is for a backbone: name one with backbone, or leave the size out")
         self.partition_settings(), self.stream_settings(), self.training_settings()
+        if not self.corruptions:
+            raise InputError("corruptions: name at least one corruption")
         for name in self.methods:
             method = find_method(name)
             method.method.check_settings(method.settings)

@@ -89,10 +89,10 @@ def _substituted(paper: Experiment, instead: Substitution, source: Source) -> tu
     if instead.dataset is not None and instead.dataset != paper.dataset:
         changes["dataset"] = instead.dataset
         notes.append(f"{instead.dataset} takes the place of the paper's {paper.dataset}.")
-    if paper.model == "cnn" and min(source.image_shape[:2]) < SMALLEST_IMAGE:
+    if paper.model == "cnn" and min(source.sample_shape[:2]) < SMALLEST_IMAGE:
         changes["model"] = "mlp"
         notes.append(
-            f"The model is mlp instead of cnn, since images are {source.image_shape[0]}x{source.image_shape[1]}."
+            f"The model is mlp instead of cnn, since images are {source.sample_shape[0]}x{source.sample_shape[1]}."
         )
     if instead.methods:
         changes["methods"] = instead.methods
@@ -103,6 +103,8 @@ def _substituted(paper: Experiment, instead: Substitution, source: Source) -> tu
 def _scaled(paper: Experiment, scale: float, source: Source) -> tuple[dict[str, Any], list[str]]:
     """Shrink rounds and images by the scale, and clients by its root, so that each still has enough to learn from."""
     rounds, clients = paper.training_settings().rounds, paper.clients
+    if clients is None:
+        raise InputError(f"{paper.name} has the clients that exist, whose number cannot be scaled")
     fewer_rounds = max(min(rounds, FEWEST_ROUNDS), round(rounds * scale))
     fewer_clients = max(min(clients, FEWEST_CLIENTS), round(clients * math.sqrt(scale)))
     total = len(source.pool)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, double, log_probabilities, model
+from btfl.export.nodes import Nodes, double, log_probabilities, logits, model
 from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 
@@ -32,10 +32,15 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
         raise InputError(f"density = {chosen.density!r} has scores that are not linear, which cannot be exported")
     g = Nodes("decision")
     z = g("Cast", "features", to=TensorProto.DOUBLE)
-    probabilities = g("Exp", log_probabilities(g, z, heads))
-    generative = g("Gather", probabilities, g.constant(2, np.int64), axis=1)
+    probabilities = g("Exp", log_probabilities(g, z, heads[:3]))
     limit = g.constant(adapter.settings.log_tau_limit)
-    ratio = g("Log", g("MatMul", generative, g.constant(adapter.share_ratios[:, None])))
+    if adapter.compares_means:
+        own_and_everyones = logits(g, z, heads[:1:-1])
+        sums = g("ReduceLogSumExp", own_and_everyones, g.constant([2], np.int64), keepdims=0)
+        ratio = g("MatMul", sums, g.constant([[1.0], [-1.0]]))
+    else:
+        generative = g("Gather", probabilities, g.constant(2, np.int64), axis=1)
+        ratio = g("Log", g("MatMul", generative, g.constant(adapter.share_ratios[:, None])))
     log_tau = g("Clip", ratio, g("Neg", limit), limit)
     _memory(g, log_tau, adapter.settings)
 

@@ -1,10 +1,10 @@
-"""The extractor as an ONNX graph: uint8 images (n, height, width, channels) in, features (n, d) out."""
+"""The extractor as an ONNX graph: images (uint8), signals or vectors (float32) in, features (n, d) out."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,33 +12,36 @@ import onnx
 import torch
 from torch import nn
 
+from btfl.export.before import Before
 from btfl.export.nodes import IR_VERSION, OPSET
 from btfl.models import Network
-from btfl.pixels.images import scaled
+from btfl.models.inputs import arranged
 
 
 class _Extractor(nn.Module):
-    """What happens to an image before the heads, its scaling included: a device passes in what its camera takes."""
+    """What happens to a sample before the heads, scaling included: a device passes in what it measures."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, before: Before) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.before = network, before
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.network.features(scaled(images))
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        return self.network.features(arranged(self.before(samples)))
 
 
-def extractor_graph(network: Network, image_shape: Sequence[int]) -> onnx.ModelProto:
-    """Return a network's extractor as a graph with a dynamic batch; ``image_shape``: (height, width, channels)."""
-    example = torch.zeros((2, *image_shape), dtype=torch.uint8)
+def extractor_graph(network: Network, before: Before) -> onnx.ModelProto:
+    """Return a network's extractor, and what comes before it, as a graph with a dynamic batch."""
+    sample_shape = before.sample_shape
+    is_image = len(sample_shape) == 3
+    example = torch.zeros((2, *sample_shape), dtype=torch.uint8 if is_image else torch.float32)
     with _quietly():
         program: Any = torch.onnx.export(
-            _Extractor(network).eval(),
+            _Extractor(network, before).eval(),
             (example,),
             dynamo=True,
-            input_names=["images"],
+            input_names=["images" if is_image else "samples"],
             output_names=["features"],
-            dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+            dynamic_shapes={"samples": {0: torch.export.Dim("batch")}},
             opset_version=OPSET,
             verbose=False,
         )

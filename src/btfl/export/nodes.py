@@ -40,10 +40,15 @@ def double(name: str, *shape: int | str) -> onnx.ValueInfoProto:
 
 def log_probabilities(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
     """Return (n, heads, classes) log-probabilities."""
+    return g("LogSoftmax", logits(g, features, heads), axis=-1)
+
+
+def logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
+    """Return (n, heads, classes) logits."""
     weights = np.concatenate([head.weight for head in heads]).T
     bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
     flat = g("Add", g("MatMul", features, g.constant(weights)), g.constant(bias))
-    return g("LogSoftmax", g("Reshape", flat, g.constant([0, len(heads), heads[0].classes], np.int64)), axis=-1)
+    return g("Reshape", flat, g.constant([0, len(heads), heads[0].classes], np.int64))
 
 
 def model(g: Nodes, bundle: ClientBundle, state_size: int, more: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:

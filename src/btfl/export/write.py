@@ -8,6 +8,7 @@ import onnx
 from onnx import compose
 
 from btfl.core.bundle import ClientBundle
+from btfl.export.before import before
 from btfl.export.coherent import coherent_graph
 from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
@@ -33,7 +34,7 @@ def export_whole(
         decision = coherent_graph(client.bundle, settings)
     else:
         decision = decision_graph(client.bundle, settings)  # first: it refuses at once what cannot be exported
-    extractor = extractor_graph(client.extractor(), client.model["image_shape"])
+    extractor = extractor_graph(client.extractor(), before(client))
     whole = compose.merge_models(
         compose.add_prefix(extractor, "extractor_", rename_inputs=False, rename_outputs=False),
         decision,
@@ -51,7 +52,7 @@ def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
     """
     path = Path(path)
     bundle, folder = client.bundle, path.with_name(f"{path.stem}-bundle")
-    _write(extractor_graph(client.extractor(), client.model["image_shape"]), path)
+    _write(extractor_graph(client.extractor(), before(client)), path)
     ClientBundle(
         bundle.global_head,
         bundle.personal_head,

@@ -14,6 +14,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from btfl.core.calibration import Calibration
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Failure, Job, Kept, perform
 from btfl.engines.door import check_description, check_update
@@ -34,6 +35,7 @@ def make_client_app(task: FlowerTask | TaskReader = FlowerTask.from_run_config) 
     app.query("introduce")(introduce)
     app.train()(partial(answer, task))
     app.query("describe")(partial(answer, task))
+    app.query("calibrate")(partial(answer, task))
     app.query("conclude")(partial(answer, task))
     return app
 
@@ -45,7 +47,7 @@ def introduce(message: Message, context: Context) -> Message:
 
 def answer(task: FlowerTask | TaskReader, message: Message, context: Context) -> Message:
     """Do a job; what goes wrong is told in a sentence."""
-    result: Update | Description | Kept | Failure
+    result: Update | Description | Calibration | Kept | Failure
     try:
         with one_thread():
             fixed = task if isinstance(task, FlowerTask) else task(context.run_config)
@@ -60,7 +62,7 @@ def run_name(recipe: Recipe, data: FederatedData) -> str:
     return hashlib.sha256(json.dumps(run_spec(recipe, data), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _work(task: FlowerTask, message: Message, context: Context) -> Update | Description | Kept:
+def _work(task: FlowerTask, message: Message, context: Context) -> Update | Description | Calibration | Kept:
     root = context.node_config.get("root")
     recipe, data = task.make(None if root is None else str(root))
     broadcast, job, run = unpack_job(message.content)
@@ -81,6 +83,8 @@ def _work(task: FlowerTask, message: Message, context: Context) -> Update | Desc
     if isinstance(result, Description):
         check_description(result, recipe, task.faults)
         state.keep(step, result.private)
+        return result
+    if isinstance(result, Calibration):
         return result
     assert not isinstance(result, Kept)
     save_outcome(folder, result)
@@ -103,4 +107,4 @@ def _client(context: Context) -> int:
 
 
 def _step(job: Job) -> int:
-    return job.round + {"train": 0, "describe": 1, "conclude": 2}[job.task]
+    return job.round + {"train": 0, "describe": 1, "calibrate": 2, "conclude": 2}[job.task]

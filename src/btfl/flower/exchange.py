@@ -1,8 +1,8 @@
 """The BTFL part alone, for a Flower app that has its own model, training and strategy.
 
-On the client, ``add_btfl`` answers two queries after training: one for the sums that make the global likelihood, one
-that leaves the client with its bundle. On the server, ``exchange`` sends them; or put ``WithBtfl`` before a strategy's
-class, and its ``start`` ends with it. See ``examples/flower_existing_app``.
+On the client, ``add_btfl`` answers three queries after training: one for the sums over its data, one for what its
+validation part makes of everyone's, one that leaves the client with its bundle. On the server, ``exchange`` sends them;
+or put ``WithBtfl`` before a strategy's class, and its ``start`` ends with it. See ``examples/flower_existing_app``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from btfl.checks import as_features, printable
 from btfl.core.bundle import ClientBundle
+from btfl.core.calibration import Calibration
 from btfl.core.heads import HeadLike, LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.core.summary import Protection, Summary
@@ -42,7 +43,7 @@ class LocalView:
     """What a client sees of its own training data under the final global model."""
 
     features: ArrayLike
-    """Output of the extractor, (samples, dimensions), never negative: it must end in a ReLU."""
+    """Output of the extractor, (samples, dimensions), of any sign."""
     labels: ArrayLike
     global_head: HeadLike
     """The linear layer after the extractor: (weight, bias), or anything with ``.weight`` and ``.bias``."""
@@ -51,6 +52,8 @@ class LocalView:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     distorted_features: ArrayLike | None = None
     """Of one distorted copy of each sample, in the same order; Coherent's evidence is better with them."""
+    validation: tuple[ArrayLike, ArrayLike] | None = None
+    """Features and labels of samples that were not trained on: Coherent's settings are chosen by everyone's."""
     protection: Protection | None = None
     """What is done to the features before, and to the sums after they are added up: clipping, noise. With it, the
     server must be told not to expect exact sums: ``exchange(..., exact=False)``."""
@@ -66,6 +69,14 @@ def add_btfl(app: ClientApp, view: View, folder: Callable[[Context], Path]) -> N
     def describe(message: Message, context: Context) -> Message:
         return _reply(message, lambda: _describe(view(message.content.array_records["arrays"], context)))
 
+    def calibrate(message: Message, context: Context) -> Message:
+        records = message.content.array_records
+
+        def work() -> Calibration:
+            return _calibrate(view(records["arrays"], context), Summary.from_arrays(from_record(records["everyone"])))
+
+        return _reply(message, work)
+
     def conclude(message: Message, context: Context) -> Message:
         records = message.content.array_records
 
@@ -77,6 +88,7 @@ def add_btfl(app: ClientApp, view: View, folder: Callable[[Context], Path]) -> N
         return _reply(message, work)
 
     app.query("btfl_describe")(describe)
+    app.query("btfl_calibrate")(calibrate)
     app.query("btfl_conclude")(conclude)
 
 
@@ -105,17 +117,19 @@ def exchange(
     faults: FaultSettings | None = None,
     *,
     exact: bool = True,
+    nonnegative: bool = False,
 ) -> Exchanged:
     """When training has ended: ask all nodes for their sums, send the total back, and have them make their bundles.
 
     A node that fails, or sends numbers that cannot be, is left out; with too few the exchange stops with an error.
     ``exact=False``: the clients add noise (``LocalView.protection``), so only shapes and finite values are asked for.
+    ``nonnegative=True``: the extractor ends in a ReLU, so sums below zero are refused as well.
     """
     faults, failed = faults or FaultSettings(), dict[int, str]()
     nodes = sorted(grid.get_node_ids())
     described: list[int] = []
     question = RecordDict({"arrays": arrays})
-    check = partial(Summary.check, classes=classes, dimensions=dimensions, exact=exact)
+    check = partial(Summary.check, classes=classes, dimensions=dimensions, exact=exact, nonnegative=nonnegative)
 
     def summaries() -> Iterator[Summary]:
         asked = dict.fromkeys(nodes, question)
@@ -133,6 +147,8 @@ def exchange(
 
     everyone = Summary.total(summaries())
     faults.check_cohort(len(described))
+    if exact:
+        everyone = _calibrated(grid, arrays, everyone, described, faults)
     answer_to_all = RecordDict({"arrays": arrays, "everyone": to_record(everyone.to_arrays())})
     kept = []
     for node, reply in ask(
@@ -147,6 +163,22 @@ def exchange(
     return Exchanged(everyone, tuple(kept), failed)
 
 
+def _calibrated(grid: Grid, arrays: ArrayRecord, everyone: Summary, nodes: list[int], faults: FaultSettings) -> Summary:
+    """Return the total with what the validation parts make of it; nodes that have none are left out of that sum."""
+    question = RecordDict({"arrays": arrays, "everyone": to_record(everyone.to_arrays())})
+    fits = Calibration.total(())
+    for node, reply in ask(grid, "query.btfl_calibrate", dict.fromkeys(nodes, question), faults.time_limit, _go_on):
+        try:
+            answer = _answer("calibrate", reply)
+            assert isinstance(answer, Calibration)
+            answer.check(faults.most_samples)
+        except InputError as error:
+            log.info("node %d has no part in the calibration: %s", node, printable(error))
+            continue
+        fits += answer
+    return everyone.calibrated(fits) if fits.samples else everyone
+
+
 class WithBtfl(Strategy):  # type: ignore[misc,unused-ignore]  # Any where flwr is not installed
     """Put before a strategy's class, ends its run with the exchange: ``class Mine(WithBtfl, FedAvg): classes = 10``."""
 
@@ -156,12 +188,17 @@ class WithBtfl(Strategy):  # type: ignore[misc,unused-ignore]  # Any where flwr 
     faults: FaultSettings = FaultSettings()
     exact: bool = True
     """Off where clients add noise to what they upload (``LocalView.protection``)."""
+    nonnegative: bool = False
+    """On where the extractor ends in a ReLU: sums below zero are then refused."""
     exchanged: Exchanged | None = None
 
     def start(self, grid: Grid, *args: Any, **options: Any) -> Result:
         """Do what the strategy does, then the exchange."""
         result = super().start(grid, *args, **options)
-        self.exchanged = exchange(grid, result.arrays, self.classes, self.dimensions, self.faults, exact=self.exact)
+        sizes = self.classes, self.dimensions
+        self.exchanged = exchange(
+            grid, result.arrays, *sizes, self.faults, exact=self.exact, nonnegative=self.nonnegative
+        )
         return result
 
 
@@ -170,12 +207,17 @@ def _describe(view: LocalView) -> Description:
 
 
 def _summary(view: LocalView, protection: Protection | None = None) -> Summary:
-    for name, features in (("features", view.features), ("distorted_features", view.distorted_features)):
-        if features is not None and (np.asarray(features) < 0).any():
-            raise InputError(f"{name} must not be negative: end the extractor in a ReLU")
     classes = LinearHead.of(view.global_head).classes
     copies = _single(view.distorted_features)
     return Summary.of(_single(view.features), view.labels, classes, distorted=copies, protection=protection)
+
+
+def _calibrate(view: LocalView, everyone: Summary) -> Calibration:
+    if view.validation is None:
+        raise InputError("it has no validation part")
+    features, labels = view.validation
+    heads = view.global_head, view.personal_head
+    return Calibration.of(*heads, _summary(view), everyone, _single(features), labels)
 
 
 def _single(features: ArrayLike | None) -> Any:
@@ -186,11 +228,19 @@ def _single(features: ArrayLike | None) -> Any:
 def _bundle(view: LocalView, everyone: Summary) -> ClientBundle:
     heads = view.global_head, view.personal_head
     features, metadata = _single(view.features), view.metadata
-    return ClientBundle.of(*heads, _summary(view), everyone, features=features, labels=view.labels, metadata=metadata)
+    return ClientBundle.of(
+        *heads,
+        _summary(view),
+        everyone,
+        features=features,
+        labels=view.labels,
+        validation=None if view.validation is None else (_single(view.validation[0]), view.validation[1]),
+        metadata=metadata,
+    )
 
 
-def _reply(message: Message, work: Callable[[], Description | Kept]) -> Message:
-    result: Description | Kept | Failure
+def _reply(message: Message, work: Callable[[], Description | Calibration | Kept]) -> Message:
+    result: Description | Calibration | Kept | Failure
     try:
         result = work()
     except BtflError as error:

@@ -17,13 +17,15 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from btfl.checks import printable
+from btfl.core.calibration import Calibration
 from btfl.core.summary import Summary
 from btfl.engines.base import Broadcast, Failure, Job, Kept, Result
 from btfl.errors import InputError
 from btfl.recipes.base import Description, Update
 
-INTRODUCE, TRAIN, DESCRIBE, CONCLUDE = "query.introduce", "train", "query.describe", "query.conclude"
-TYPES: Mapping[str, str] = {"train": TRAIN, "describe": DESCRIBE, "conclude": CONCLUDE}
+INTRODUCE, TRAIN = "query.introduce", "train"
+DESCRIBE, CALIBRATE, CONCLUDE = "query.describe", "query.calibrate", "query.conclude"
+TYPES: Mapping[str, str] = {"train": TRAIN, "describe": DESCRIBE, "calibrate": CALIBRATE, "conclude": CONCLUDE}
 """Task of a job -> type of its message."""
 
 _NUMPY = "numpy.ndarray"
@@ -83,7 +85,7 @@ def unpack_job(content: RecordDict) -> tuple[Broadcast, Job, str]:
     return Broadcast(arrays["shared"], everyone), job, str(facts["run"])
 
 
-def pack_result(result: Update | Description | Kept | Failure) -> RecordDict:
+def pack_result(result: Update | Description | Calibration | Kept | Failure) -> RecordDict:
     """Return the answer of a client; what is private is not in it."""
     if isinstance(result, Failure):
         return RecordDict({"facts": ConfigRecord({"kind": "failure", "reason": result.reason})})
@@ -92,6 +94,9 @@ def pack_result(result: Update | Description | Kept | Failure) -> RecordDict:
     if isinstance(result, Description):
         upload = to_record(result.summary.to_arrays())
         return RecordDict({"facts": ConfigRecord({"kind": "description"}), "upload": upload})
+    if isinstance(result, Calibration):
+        upload = to_record(result.to_arrays())
+        return RecordDict({"facts": ConfigRecord({"kind": "calibration"}), "upload": upload})
     return RecordDict(
         {
             "facts": ConfigRecord({"kind": "update", "samples": int(result.samples)}),
@@ -112,6 +117,8 @@ def unpack_result(task: str, content: RecordDict) -> Result | Failure:
             return Kept()
         if (task, kind) == ("describe", "description"):
             return Description(Summary.from_arrays(from_record(content.array_records["upload"])))
+        if (task, kind) == ("calibrate", "calibration"):
+            return Calibration.from_arrays(from_record(content.array_records["upload"]))
         if (task, kind) == ("train", "update"):
             metrics = cast("Mapping[str, float]", dict(content.metric_records["metrics"]))
             upload = from_record(content.array_records["upload"])

@@ -17,7 +17,7 @@ from btfl.data.federated import FederatedData
 from btfl.engines.faults import FaultSettings
 from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment, make_experiment
-from btfl.experiments.load import load_data
+from btfl.experiments.load import load_for_training
 from btfl.recipes.base import Recipe
 from btfl.recipes.registry import make_recipe
 
@@ -88,9 +88,8 @@ TaskReader = Callable[[Mapping[str, Value]], FlowerTask]
 @lru_cache(maxsize=2)
 def _make(text: str, recipe: str, root: str | None) -> tuple[Recipe, FederatedData]:
     experiment = make_experiment(json.loads(text))
-    data = load_data(experiment, None if root is None else Path(root))
-    source = data.source
-    return make_recipe(recipe, experiment.training_settings(), source.image_shape, len(source.classes)), data
+    data = load_for_training(experiment, None if root is None else Path(root))
+    return make_recipe(recipe, experiment.training_settings(), data.sample_shape, len(data.source.classes)), data
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Value]:
@@ -98,7 +97,7 @@ def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Value]:
     for name, value in values.items():
         if isinstance(value, dict):
             flat.update(_flat(value, f"{prefix}{name}."))
-        else:
+        elif value is not None:  # which a run config cannot hold; natural clients have no number
             flat[f"{prefix}{name}"] = json.dumps(value) if isinstance(value, list) else value
     return flat
 

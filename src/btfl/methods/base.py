@@ -108,17 +108,24 @@ class Method(ABC):
     cards: ClassVar[tuple[Card, ...]] = ()
     """Its names, titles and looks; the first one is the method with its default settings."""
     takes: ClassVar[Takes] = "features"
-    """``features`` of the shared extractor, as float64 (n, d); or ``images``, as uint8 (n, height, width, channels)."""
+    """``features`` of the shared extractor, as float64 (n, d); or ``images``: samples as they are, uint8
+    (n, height, width, channels) if they are images."""
     recipe: ClassVar[str] = "fedavg"
     """The training it stands on."""
+    samples: ClassVar[tuple[str, ...]] = ("images", "signals", "vectors")
+    """Kinds of samples it can be used on; the benchmark leaves it out on others."""
     settings_class: ClassVar[type[Settings]] = NoSettings
     """Its settings, each declared once with meaning, range and default (``btfl.knobs``)."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Which of the bundle's statistics it cannot do without."""
     columns: ClassVar[Mapping[str, Column]] = {}
     """The columns of its trace; ``e`` is the weight of the global head."""
+    gradients: ClassVar[bool] = False
+    """Whether it takes gradient steps at test time, which is slow; ``--method all`` leaves such methods out."""
     exportable: ClassVar[bool] = False
     """Whether ``btfl export`` can write it as one ONNX graph."""
+    sees_labels: ClassVar[bool] = False
+    """Whether it is told the answers: a ceiling, and no method."""
     paper: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     """Where it comes from and what it does, for a method without a card."""

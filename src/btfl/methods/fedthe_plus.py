@@ -59,6 +59,8 @@ class FedThePlus(FedThe):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
+    samples: ClassVar[tuple[str, ...]] = ("images",)
     settings_class: ClassVar[type[Settings]] = FedThePlusSettings
     settings: FedThePlusSettings
 
@@ -111,7 +113,7 @@ class FedThePlus(FedThe):
         return losses
 
     def _mixed(self, images: Images, e: float) -> torch.Tensor:
-        from btfl.pixels.images import to_tensor
+        from btfl.models.inputs import to_tensor
 
         features = self.network.features(to_tensor(images))
         mixed: torch.Tensor = e * self.network.head(features) + (1 - e) * self.personal(features)

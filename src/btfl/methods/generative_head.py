@@ -13,7 +13,8 @@ from btfl.methods.coherent.settings import CoherentSettings
 def with_generative_head(bundle: ClientBundle, settings: CoherentSettings | None = None) -> ClientBundle:
     """Return the bundle with the generative head under everyone's label shares, and its mean entropy, as global."""
     settings = settings or CoherentSettings()
+    chosen = settings.chosen(bundle)
     features = bundle.statistic("train_features")
     sums = everyones_sums(bundle, settings.distorted)
-    head = class_scores(sums, settings.shrinkage).under(shares(sums.counts), settings.temperature)
+    head = class_scores(sums, chosen.shrinkage).under(shares(sums.counts), chosen.temperature)
     return replace(bundle, global_head=head, global_entropy=mean_entropy(head, features))

@@ -65,6 +65,7 @@ class Oracle(Method):
         ),
         Card("oracle-balanced", "Oracle (balanced)", colour=GREY, marker="*", line="dashdot", recipe="balanced"),
     )
+    sees_labels: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, Column]] = {"e": Column("1 where the global head was chosen, else 0")}
 
     def __init__(self, client: Client | ClientBundle, settings: NoSettings | None = None, **changes: Any) -> None:

@@ -22,7 +22,7 @@ from btfl.errors import InputError
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Client, Floats, Method
 from btfl.methods.card import GREEN, Card
-from btfl.methods.state import check_keys, count, numbers
+from btfl.methods.state import check_keys, check_sums, count, numbers
 
 MOST_STEPS, TOLERANCE = 200, 1e-6
 _LEAST_SHARE = 0.01  # of a class's share in training: no class is ever ruled out for good
@@ -97,10 +97,12 @@ class LabelShift(Method):
         """Go on from a saved state."""
         check_keys(state, ("recent", "seen", "shares"))
         (window, classes), seen = self._recent.shape, count("seen", state["seen"])
-        recent = numbers("recent", state["recent"], (min(seen, window), classes))
-        shares = numbers("shares", state["shares"], (classes,))
+        recent = numbers("recent", state["recent"], (min(seen, window), classes), 0.0, 1.0)
+        shares = numbers("shares", state["shares"], (classes,), 0.0, 1.0)
         if (recent < 0).any() or (shares <= 0).any():
             raise InputError("the state is out of range: recent must not be negative, and shares must be above 0")
+        check_sums("each row of recent", recent)
+        check_sums("shares", shares)
         self._recent[: len(recent)] = recent
         self._seen, self.shares, self.found = seen, shares, None
 

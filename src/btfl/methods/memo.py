@@ -61,6 +61,8 @@ class Memo(Method):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
+    samples: ClassVar[tuple[str, ...]] = ("images",)
     settings_class: ClassVar[type[Settings]] = MemoSettings
     settings: MemoSettings
 
@@ -89,9 +91,9 @@ class Memo(Method):
         """Take the steps on one image of (height, width, channels); return the marginal entropy before each."""
         import torch
 
+        from btfl.models.inputs import to_tensor
         from btfl.models.tuning import draws_for
         from btfl.pixels.augmix import augmix
-        from btfl.pixels.images import to_tensor
 
         chosen = self.settings
         rng = draws_for(image, chosen.seed, "memo")

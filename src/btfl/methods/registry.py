@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -17,6 +17,16 @@ from btfl.methods.card import Card
 from btfl.methods.generative_head import with_generative_head
 
 HeadChoice = Literal["trained", "generative"]
+ALL = "all"
+"""In a list of methods: every one that takes no gradient steps at test time (``every_method``)."""
+Group = Literal["shared", "trained", "gradients", "ceiling"]
+GROUPS: Mapping[Group, str] = {
+    "shared": "On FedAvg's training, without gradients at test time",
+    "trained": "On a training of their own, without gradients at test time",
+    "gradients": "With gradients at test time",
+    "ceiling": "Told the answers: ceilings, not methods",
+}
+"""What methods need, by which they are listed; a method's own class says it (``recipe``, ``gradients``)."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,15 @@ class Variant:
         """The recipe whose federation it runs on."""
         return self.card.recipe or self.method.recipe
 
+    @property
+    def group(self) -> Group:
+        """What it needs: FedAvg's training or one of its own, gradients at test time, or the answers."""
+        if self.method.sees_labels:
+            return "ceiling"
+        if self.method.gradients:
+            return "gradients"
+        return "shared" if self.trained_with == Method.recipe else "trained"
+
     def check(self) -> None:
         """Raise an error for settings that the method does not have."""
         self.method.check_settings(self.settings)
@@ -68,6 +87,17 @@ def _declared() -> Iterator[Variant]:
 
 
 METHODS: Mapping[str, Variant] = {variant.name: variant for variant in _declared()}
+
+
+def every_method(recipes: Collection[str] | None = None) -> list[str]:
+    """Name the methods that take no gradient steps at test time: those that do take minutes where others take seconds.
+
+    Parameters
+    ----------
+    recipes : only those trained with one of these; None: all
+    """
+    quick = [variant for variant in METHODS.values() if not variant.method.gradients]
+    return [variant.name for variant in quick if recipes is None or variant.trained_with in recipes]
 
 
 def find_method(text: str) -> Variant:

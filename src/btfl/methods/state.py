@@ -14,6 +14,11 @@ from numpy.typing import NDArray
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
+LARGEST = 1e150
+"""The largest number of a state, as of features: its square can still be computed with."""
+LARGEST_WEIGHT = 1e6
+"""The largest entry of a network's saved weights and moments: float32 layers still multiply such numbers."""
+_ROUNDING = 1e-9
 
 
 def check_keys(state: Any, names: Iterable[str]) -> None:
@@ -34,8 +39,18 @@ def count(name: str, value: Any) -> int:
     return value
 
 
-def numbers(name: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
-    """Return nested lists of finite numbers as a float64 array of this shape; None: any length of at least 1."""
+def numbers(
+    name: str, value: Any, shape: tuple[int | None, ...], least: float = -LARGEST, most: float = LARGEST
+) -> Floats:
+    """Return nested lists of numbers from ``least`` to ``most`` as a float64 array of this shape.
+
+    Parameters
+    ----------
+    name : of the entry, for errors
+    value : what the state has there
+    shape : None stands for any length of at least 1
+    least, most : what the method can reach; the last digits are given to rounding
+    """
     try:
         array = np.array(value)
     except ValueError:
@@ -50,7 +65,19 @@ def numbers(name: str, value: Any, shape: tuple[int | None, ...]) -> Floats:
         raise InputError(f"{name} in the state has the shape {array.shape}, not ({wanted})")
     if not np.isfinite(array).all():
         raise InputError(f"{name} in the state holds NaN or infinite values")
-    return array.astype(np.float64)
+    found = array.astype(np.float64)
+    if (found < least - _ROUNDING).any() or (found > most + _ROUNDING).any():
+        raise InputError(
+            f"the state is out of range: {name} lies between {least:g} and {most:g}, "
+            f"not {found.min():g} to {found.max():g}"
+        )
+    return found
+
+
+def check_sums(name: str, rows: Floats) -> None:
+    """Raise an error for rows that are not shares of one."""
+    if not np.allclose(rows.sum(axis=-1), 1.0, rtol=0.0, atol=1e-6):
+        raise InputError(f"the state is out of range: {name} must be shares that add up to 1")
 
 
 def pack(array: NDArray[np.float32]) -> dict[str, Any]:
@@ -59,8 +86,8 @@ def pack(array: NDArray[np.float32]) -> dict[str, Any]:
     return {"dtype": "float32", "shape": list(array.shape), "base64": base64.b64encode(data.tobytes()).decode("ascii")}
 
 
-def unpack(name: str, value: Any) -> NDArray[np.float32]:
-    """Return the array that ``pack`` was given, to the bit."""
+def unpack(name: str, value: Any, most: float = math.inf) -> NDArray[np.float32]:
+    """Return the array that ``pack`` was given, to the bit; an entry beyond ``most`` in size is an error."""
     try:
         check_keys(value, ("dtype", "shape", "base64"))
         shape = tuple(count("shape", length) for length in value["shape"])
@@ -72,6 +99,8 @@ def unpack(name: str, value: Any) -> NDArray[np.float32]:
     array = np.frombuffer(data, dtype="<f4").reshape(shape).astype(np.float32)
     if not np.isfinite(array).all():
         raise InputError(f"{name} in the state holds NaN or infinite values")
+    if array.size and np.abs(array).max() > most:
+        raise InputError(f"the state is out of range: {name} holds weights above {most:g}")
     return array
 
 

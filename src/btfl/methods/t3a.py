@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -87,15 +88,15 @@ class T3A(Method):
         """Go on from a saved state."""
         check_keys(state, ("supports", "entropies", "prototypes"))
         shape = classes, dimensions = self._rows.shape
-        prototypes = numbers("prototypes", state["prototypes"], shape)
+        prototypes = numbers("prototypes", state["prototypes"], shape, -1.0, 1.0)
         for name in ("supports", "entropies"):
             if not isinstance(state[name], list) or len(state[name]) != classes:
                 raise InputError(f"{name} in the state must be a list with an entry for each of the {classes} classes")
-        supports = [numbers("supports", value, (None, dimensions)) for value in state["supports"]]
+        supports = [numbers("supports", value, (None, dimensions), -1.0, 1.0) for value in state["supports"]]
         if max(map(len, supports)) > self.settings.supports:
             raise InputError(f"the state has a class of {max(map(len, supports))} supports, above the setting supports")
         entropies = [
-            numbers("entropies", value, (len(kept),))
+            numbers("entropies", value, (len(kept),), 0.0, math.log(classes))
             for value, kept in zip(state["entropies"], supports, strict=True)
         ]  # fmt: skip
         self._supports, self._entropies, self._prototypes, self.found = supports, entropies, prototypes, None

@@ -15,7 +15,7 @@ from btfl.errors import InputError
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Client, Floats, Method, Takes
 from btfl.methods.card import VIOLET, Card
-from btfl.methods.state import check_keys, count, pack, unpack
+from btfl.methods.state import LARGEST_WEIGHT, check_keys, count, pack, unpack
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +54,7 @@ class Tent(Method):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
     settings_class: ClassVar[type[Settings]] = TentSettings
     settings: TentSettings
 
@@ -85,7 +86,7 @@ class Tent(Method):
         """Return the probabilities of a batch of (samples, height, width, channels) images, and take the steps."""
         import torch
 
-        from btfl.pixels.images import to_tensor
+        from btfl.models.inputs import to_tensor
 
         with torch.enable_grad():
             # Nobody wants a gradient of the images. But torch (2.13 still) crashes in GroupNorm's backward pass on the
@@ -162,7 +163,7 @@ def _array(tensor: torch.Tensor) -> NDArray[np.float32]:
 def _read(saved: Any, parameter: torch.nn.Parameter) -> tuple[int, dict[str, NDArray[np.float32]]]:
     """Return how many steps a saved parameter took, and its value and moments."""
     check_keys(saved, ("value", "steps", *_MOMENTS))
-    arrays = {name: unpack(name, saved[name]) for name in ("value", *_MOMENTS)}
+    arrays = {name: unpack(name, saved[name], LARGEST_WEIGHT) for name in ("value", *_MOMENTS)}
     for name, array in arrays.items():
         if array.shape != tuple(parameter.shape):
             raise InputError(f"{name} in the state has the shape {array.shape}, not {tuple(parameter.shape)}")

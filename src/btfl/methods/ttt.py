@@ -17,7 +17,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Client, Floats, Method, Takes
 from btfl.methods.card import OCHRE, Card
-from btfl.methods.state import check_keys, pack, unpack
+from btfl.methods.state import LARGEST_WEIGHT, check_keys, pack, unpack
 from btfl.pixels.types import Images
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class TestTimeTraining(Method):
         Card("ttt-release", "TTT (release)", colour=OCHRE, marker="<", line="dotted", recipe="ttt-release"),
     )  # fmt: skip
     takes: ClassVar[Takes] = "images"
+    gradients: ClassVar[bool] = True
+    samples: ClassVar[tuple[str, ...]] = ("images",)
     recipe: ClassVar[str] = "ttt"
     settings_class: ClassVar[type[Settings]] = TttSettings
     settings: TttSettings
@@ -82,9 +84,10 @@ class TestTimeTraining(Method):
         """Take the steps on one image of (height, width, channels); return the rotation loss before each."""
         import torch
 
+        from btfl.models.inputs import to_tensor
         from btfl.models.rotations import rotated_every_way
         from btfl.models.tuning import draws_for
-        from btfl.pixels.images import crop_and_flip, to_tensor
+        from btfl.pixels.images import crop_and_flip
 
         copies = np.repeat(image[None], self.settings.copies, axis=0)
         rng = draws_for(image, self.settings.seed, "ttt")
@@ -112,7 +115,9 @@ class TestTimeTraining(Method):
 
         check_keys(state, ("weights",))
         check_keys(state["weights"], self._tuned.state_dict())
-        load_arrays(self._tuned, {name: unpack(name, value) for name, value in state["weights"].items()})
+        load_arrays(
+            self._tuned, {name: unpack(name, value, LARGEST_WEIGHT) for name, value in state["weights"].items()}
+        )
         self.found = None
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""What is trained: an extractor ending in ReLU and a linear head, built by name, exchanged as plain arrays.
+"""What is trained: an extractor and a linear head, built by name, exchanged as plain arrays.
 
 ``MODELS`` needs no torch; it is imported with the first of the other names.
 """

@@ -133,4 +133,4 @@ def cct4(
     for option, chance in (("attention_dropout", attention_dropout), ("stochastic_depth", stochastic_depth)):
         if not 0.0 <= chance < 1.0:
             raise InputError(f"cct4: {option} is a probability, at least 0 and below 1, not {chance}")
-    return Network(Cct4Extractor(shape, attention_dropout, stochastic_depth), WIDTH, classes)
+    return Network(Cct4Extractor(shape, attention_dropout, stochastic_depth), WIDTH, classes, nonnegative=True)

@@ -34,4 +34,4 @@ def cnn(image_shape: Sequence[int], classes: int, *, bias: bool = False) -> Netw
             relu3=nn.ReLU(),
         )
     )
-    return Network(extractor, FEATURES, classes, bias=bias)
+    return Network(extractor, FEATURES, classes, bias=bias, nonnegative=True)

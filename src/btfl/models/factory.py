@@ -11,32 +11,32 @@ import torch
 from btfl.errors import BtflError, InputError, UnknownNameError
 from btfl.imports import load_object, load_own
 from btfl.models.names import MODELS
-from btfl.models.network import Network, check_image_shape
+from btfl.models.network import Network, check_shape
 from btfl.randomness import generator
 
-Factory = Callable[..., Network]  # (image_shape, classes, **options)
+Factory = Callable[..., Network]  # (sample_shape, classes, **options)
 
 
-def build(name: str, image_shape: Sequence[int], classes: int, seed: int, **options: object) -> Network:
+def build(name: str, sample_shape: Sequence[int], classes: int, seed: int, **options: object) -> Network:
     """Build a model; the same arguments give the same weights, and the caller's torch generator is left as it was.
 
     Parameters
     ----------
     name : one of ``MODELS``, or ``"package.module:Factory"`` for a model of your own: a callable that takes
-        ``image_shape`` and ``classes`` (and the options, if any) and returns a ``Network``
-    image_shape : (height, width, channels)
+        ``sample_shape`` and ``classes`` (and the options, if any) and returns a ``Network``
+    sample_shape : (height, width, channels) of images, (time, channels) of signals, or (d,) of vectors
     classes : how many, at least 2
     seed : random seed of the initial weights
     options : the model's own, for example ``width`` of resnet20
 
     Example
     -------
-    >>> network = build("mlp", image_shape=(8, 8, 1), classes=10, seed=0, hidden=32)
+    >>> network = build("mlp", sample_shape=(8, 8, 1), classes=10, seed=0, hidden=32)
     >>> network.feature_size
     64
     """
     factory = _find(name)
-    shape = check_image_shape(image_shape)
+    shape = check_shape(sample_shape)
     _check_options(name, factory, options)
     with torch_draws(seed, "init", name):
         try:

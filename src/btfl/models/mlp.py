@@ -1,30 +1,31 @@
-"""A small perceptron for small images, such as the 8x8 digits; d = 64. Not a model of the paper."""
+"""A small perceptron for vectors, and for small images and short signals; d = 64. Not a model of the paper."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from torch import nn
 
 from btfl.errors import InputError
-from btfl.models.network import Network, check_image_shape
+from btfl.models.network import Network, check_shape
 
 FEATURES = 64
 
 
-def mlp(image_shape: Sequence[int], classes: int, *, hidden: int = 128) -> Network:
-    """Build the perceptron: the image as one row, ``hidden`` units, then 64, with biases below the head."""
-    height, width, channels = check_image_shape(image_shape)
+def mlp(sample_shape: Sequence[int], classes: int, *, hidden: int = 128) -> Network:
+    """Build the perceptron: a sample as one row, ``hidden`` units, then 64, with biases below the head."""
+    size = math.prod(check_shape(sample_shape))
     if not isinstance(hidden, int) or hidden < 1:
         raise InputError(f"mlp: hidden must be a whole number of at least 1, not {hidden}")
     extractor = nn.Sequential(
         OrderedDict(
             flatten=nn.Flatten(),
-            fc1=nn.Linear(height * width * channels, hidden),
+            fc1=nn.Linear(size, hidden),
             relu1=nn.ReLU(),
             fc2=nn.Linear(hidden, FEATURES),
             relu2=nn.ReLU(),
         )
     )
-    return Network(extractor, FEATURES, classes)
+    return Network(extractor, FEATURES, classes, nonnegative=True)

@@ -9,5 +9,7 @@ MODELS: Mapping[str, str] = {
     "resnet20": "btfl.models.resnet20:resnet20",
     "cct4": "btfl.models.cct4:cct4",
     "mlp": "btfl.models.mlp:mlp",
+    "cnn1d": "btfl.models.cnn1d:cnn1d",
+    "linear": "btfl.models.linear:linear",
 }
 """Where each model's factory is, as ``module:function``; imported when the model is built."""

@@ -72,4 +72,4 @@ def resnet20(image_shape: Sequence[int], classes: int, *, width: int = 1) -> Net
     _, _, channels = check_image_shape(image_shape, SMALLEST, "resnet20")
     if not isinstance(width, int) or width < 1:
         raise InputError(f"resnet20: width must be a whole number of at least 1, not {width}")
-    return Network(ResNet20Extractor(channels, width), 64 * width, classes)
+    return Network(ResNet20Extractor(channels, width), 64 * width, classes, nonnegative=True)

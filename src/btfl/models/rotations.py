@@ -16,9 +16,11 @@ from btfl.models.weights import load_arrays
 TURNS = 4
 
 
-def check_square(image_shape: tuple[int, int, int]) -> None:
-    """Refuse images whose shape a quarter turn would change."""
-    height, width, _ = image_shape
+def check_square(sample_shape: tuple[int, ...]) -> None:
+    """Refuse samples that are no images, and images whose shape a quarter turn would change."""
+    if len(sample_shape) != 3:
+        raise InputError("TTT turns images by 90 degrees, and these samples are no images: choose other methods")
+    height, width, _ = sample_shape
     if height != width:
         raise InputError(
             f"TTT turns images by 90 degrees, so they must be square, not {height}x{width}; crop or resize them first"

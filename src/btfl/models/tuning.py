@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from btfl.core.softmax import log_softmax
+from btfl.models.inputs import to_tensor
 from btfl.models.network import Network
-from btfl.pixels.images import to_tensor
 from btfl.randomness import generator
 
 

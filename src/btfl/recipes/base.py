@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
+from btfl.errors import InputError
 from btfl.recipes.settings import TrainingSettings
 
 
@@ -42,11 +44,18 @@ class Recipe(ABC):
     name: ClassVar[str]
     rounds_of: ClassVar[str | None] = None
     """The recipe whose rounds these are, where only the end differs: what it has trained need not be trained again."""
+    calibrates: ClassVar[bool] = False
+    """Whether clients are asked to ``calibrate``."""
     protection: Callable[[int], Protection] | None = None
     """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 
-    def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
-        self.settings, self.image_shape, self.classes = settings, image_shape, classes
+    def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
+        self.settings, self.sample_shape, self.classes = settings, sample_shape, classes
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it takes: those of the settings, and any that the recipe adds after them."""
+        return self.settings.rounds
 
     @abstractmethod
     def initial(self) -> Weights:
@@ -64,6 +73,13 @@ class Recipe(ABC):
     def check_summary(self, summary: Summary) -> None:
         """Refuse, with an ``InputError``, a summary that no client's data could give; asked before adding up."""
 
+    def calibrate(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> Calibration:
+        """When everyone's summary is known, look at the client's validation part with it.
+
+        Asked of recipes that say ``calibrates``; the total comes back with ``everyone``.
+        """
+        raise InputError(f"the recipe '{self.name}' does not look at validation parts")
+
     @abstractmethod
     def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Make the client's bundle from the final model and the total of all summaries."""
@@ -73,6 +89,6 @@ class Recipe(ABC):
         return {
             "recipe": self.name,
             "settings": self.settings.as_dict(),
-            "image_shape": list(self.image_shape),
+            "image_shape": list(self.sample_shape),  # its name in files since there were only images
             "classes": self.classes,
         }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from btfl.core.bundle import ClientBundle
+from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
@@ -26,6 +27,7 @@ class FedAvg(NetworkRecipe):
     """The global model, a personal head for each client, and both likelihoods."""
 
     name: ClassVar[str] = "fedavg"
+    calibrates: ClassVar[bool] = True
 
     def initial(self) -> Weights:
         """Return the model's initial weights, a function of the seed."""
@@ -49,6 +51,11 @@ class FedAvg(NetworkRecipe):
         network = self.received(shared)
         private = self.personalise("final", network, private, data)
         return Description(self.summarise(network, data), private)
+
+    def calibrate(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> Calibration:
+        """Look at the validation part with both heads."""
+        network = self.received(shared)
+        return self.look(network, network.head, private_head(PERSONAL, network.head, private), data, everyone)
 
     def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Measure what the test-time methods need, and fine-tune a copy of the model."""

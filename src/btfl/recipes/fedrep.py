@@ -36,17 +36,19 @@ class FedRep(NetworkRecipe):
         """Train the head on the frozen extractor, then the extractor under the frozen head."""
         settings, network = self.settings, self.assembled(shared, private)
         self._train_head(network, round_, data)
-        metrics = train_network(
-            network,
-            data.train,
-            settings.local_epochs,
-            settings,
-            plain_loss(settings),
-            "body",
-            round_,
-            data.client,
-            only=network.extractor,
-        )
+        metrics: dict[str, float] = {}
+        if any(True for _ in network.extractor.parameters()):  # a linear model has no extractor to train
+            metrics = train_network(
+                network,
+                data.train,
+                settings.local_epochs,
+                settings,
+                plain_loss(settings),
+                "body",
+                round_,
+                data.client,
+                only=network.extractor,
+            )
         arrays = to_arrays(network)
         return Update(_extractor(arrays), len(data.train), _head(arrays), metrics)
 

@@ -18,7 +18,10 @@ class TrainingSettings(Settings):
 
     title: ClassVar[str] = "training"
 
-    model: str = knob("cnn", "Model: cnn, resnet20, cct4, mlp, or your own `module:Factory`.")
+    model: str = knob(
+        "cnn",
+        "Model: cnn, resnet20, cct4 (images), cnn1d (signals), linear (vectors), mlp, or your own `module:Factory`.",
+    )
     model_options: Mapping[str, Any] = knob({}, "Options of the model, for example width.")
     rounds: int = knob(130, "Rounds of training.", least=0)
     local_epochs: int = knob(5, "Epochs on the client's own data before it uploads.", least=1)
@@ -33,6 +36,13 @@ class TrainingSettings(Settings):
     feature_l1: float = knob(
         0.0, "Weight of ||z||_1 / batch in the global loss; the published program uses 0.001 for the cnn.", least=0
     )
+    ditto_lambda: float = knob(1.0, "Ditto: how strongly a personal model is held to the global one.", least=0)
+    dbe_kappa: float = knob(1.0, "FedDBE: weight of the distance between mean features, own and everyone's.", least=0)
+    dbe_momentum: float = knob(1.0, "FedDBE: share of a batch in the running mean feature.", above=0, most=1)
+    adaptation_rounds: int = knob(
+        20, "ATP: rounds after those of training, in which adaptation rates are learned.", least=0
+    )
+    babu_epochs: int = knob(5, "FedBABU: epochs of fine-tuning body and head when training ends.", least=0)
     participation: float = knob(1.0, "Share of the clients that take part in a round.", above=0, most=1)
     seed: int = knob(0, "Random seed.", least=0)
     precision: Precision = knob(
@@ -58,12 +68,22 @@ class TrainingSettings(Settings):
         return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
 
-_LATER: Mapping[str, Any] = {"precision": "fp32", "compile": False}
+_LATER: Mapping[str, Any] = {
+    "precision": "fp32",
+    "compile": False,
+    "ditto_lambda": 1.0,
+    "dbe_kappa": 1.0,
+    "dbe_momentum": 1.0,
+    "babu_epochs": 5,
+    "adaptation_rounds": 20,
+}
 """Settings that came after the first runs were written down, and what those runs had."""
 
 _PAPER: Mapping[str, Mapping[str, Any]] = {
     "resnet20": {"momentum": 0.9},
     "cct4": {"optimiser": "adam", "learning_rate": 0.001, "weight_decay": 0.0},
     "mlp": {"learning_rate": 0.05, "momentum": 0.9, "rounds": 20, "augment": False},  # ours, for the 8x8 digits
+    "cnn1d": {"learning_rate": 0.02, "momentum": 0.9, "rounds": 20, "augment": False},  # ours, for 128 steps of HAPT
+    "linear": {"learning_rate": 0.01, "momentum": 0.9, "rounds": 50, "local_epochs": 1, "augment": False},  # ours
 }
 """The paper's settings of a model, where they are not those of the cnn."""

@@ -10,7 +10,7 @@ from itertools import chain
 import torch
 from torch import nn
 
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.models import Network, build, torch_draws
 from btfl.randomness import generator
 from btfl.recipes.base import Recipe
@@ -38,13 +38,13 @@ def plain_loss(settings: TrainingSettings) -> Loss:
 def _workbench(
     model: str,
     options: str,
-    image_shape: tuple[int, int, int],
+    sample_shape: tuple[int, ...],
     classes: int,
     precision: Precision,
     compiled: bool,
     device: str,
 ) -> Network:
-    network: Network = build(model, image_shape, classes, 0, **json.loads(options))
+    network: Network = build(model, sample_shape, classes, 0, **json.loads(options))
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if (precision, compiled, device) != ("fp32", False, "cpu"):
         equip(network.extractor, precision, compiled, device)
@@ -56,14 +56,14 @@ def workbench(recipe: Recipe) -> Network:
     settings = recipe.settings
     check_hardware(settings)
     options = json.dumps(dict(settings.model_options), sort_keys=True)
-    shape, classes = recipe.image_shape, recipe.classes
+    shape, classes = recipe.sample_shape, recipe.classes
     return _workbench(settings.model, options, shape, classes, settings.precision, settings.compile, current_device())
 
 
 def first_network(recipe: Recipe) -> Network:
     """Return a network with the recipe's initial weights, a function of the seed."""
     settings = recipe.settings
-    return build(settings.model, recipe.image_shape, recipe.classes, settings.seed, **settings.model_options)
+    return build(settings.model, recipe.sample_shape, recipe.classes, settings.seed, **settings.model_options)
 
 
 def make_optimiser(settings: TrainingSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -81,7 +81,7 @@ def make_optimiser(settings: TrainingSettings, parameters: Iterable[nn.Parameter
 
 def train_network(
     network: Network,
-    data: LabelledImages,
+    data: Samples,
     epochs: int,
     settings: TrainingSettings,
     loss: Loss,
@@ -114,7 +114,7 @@ def train_network(
 def train_head(
     head: nn.Linear,
     network: Network,
-    data: LabelledImages,
+    data: Samples,
     epochs: int,
     settings: TrainingSettings,
     *purpose: str | int,

@@ -15,7 +15,7 @@ from torch import nn
 from btfl.core.client import AUXILIARY, ClientOutcome, Weights, split_auxiliary
 from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.models import Network, to_arrays, torch_draws
 from btfl.models.rotations import TURNS, check_square, new_rotation_head, rotated, rotation_head
 from btfl.randomness import generator
@@ -34,9 +34,9 @@ class TTT(FedAvg):
 
     name: ClassVar[str] = "ttt"
 
-    def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
-        check_square(image_shape)
-        super().__init__(settings, image_shape, classes)
+    def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
+        check_square(sample_shape)
+        super().__init__(settings, sample_shape, classes)
 
     def initial(self) -> Weights:
         """Return the model's initial weights and the rotation head's."""
@@ -85,7 +85,7 @@ def as_auxiliary(head: nn.Linear) -> Weights:
 def train_jointly(
     network: Network,
     head: nn.Linear,
-    data: LabelledImages,
+    data: Samples,
     epochs: int,
     settings: TrainingSettings,
     loss: Loss,

@@ -15,7 +15,7 @@ import torch
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.models import to_arrays
 from btfl.models.rotations import TURNS, check_square, new_rotation_head, rotated
 from btfl.randomness import generator
@@ -32,9 +32,9 @@ class TTTRelease(FedAvg):
     name: ClassVar[str] = "ttt-release"
     rounds_of: ClassVar[str | None] = "fedavg"
 
-    def __init__(self, settings: TrainingSettings, image_shape: tuple[int, int, int], classes: int) -> None:
-        check_square(image_shape)
-        super().__init__(settings, image_shape, classes)
+    def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
+        check_square(sample_shape)
+        super().__init__(settings, sample_shape, classes)
 
     def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Measure what the test-time methods need, train a rotation head, and fine-tune network and head together."""
@@ -51,7 +51,7 @@ class TTTRelease(FedAvg):
 
 
 def _turned_batches(
-    data: LabelledImages, epochs: int, settings: TrainingSettings, *purpose: str | int
+    data: Samples, epochs: int, settings: TrainingSettings, *purpose: str | int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     rng, turning = generator(settings.seed, *purpose), generator(settings.seed, "rotations", *purpose)
     for _ in range(epochs):

@@ -13,16 +13,22 @@ from btfl.data.streams import STREAMS
 from btfl.errors import InputError
 from btfl.randomness import generator
 
-COLUMNS = (*STREAMS, "average")
+AVERAGE = "average"
 DRAWS, LEVEL = 4000, 0.95
 
 
 def by_client(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return accuracy in % indexed by (method, seed, client): the five streams, and their average."""
+    """Return accuracy in % indexed by (method, seed, client): the streams that are there, and their average."""
     table = rows.pivot_table(index=["method", "seed", "client"], columns="stream", values="accuracy") * 100
-    table = table.reindex(columns=list(STREAMS))
-    table["average"] = table.mean(axis=1, skipna=False)
+    table = table[streams_in(rows)]
+    table[AVERAGE] = table.mean(axis=1, skipna=False)
     return table
+
+
+def streams_in(rows: pd.DataFrame) -> list[str]:
+    """Return which of the five streams rows are about; B and D do not exist for all data."""
+    found = set(rows["stream"])
+    return [stream for stream in STREAMS if stream in found]
 
 
 def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
@@ -67,12 +73,12 @@ def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
     if method not in known or other not in known:
         raise InputError(f"'{method}' and '{other}' are not both among the results")
     wide = table.unstack("method")
-    paired = pd.DataFrame({column: wide[column, method] - wide[column, other] for column in COLUMNS})
-    paired = paired.dropna(subset=["average"])
+    paired = pd.DataFrame({column: wide[column, method] - wide[column, other] for column in table.columns})
+    paired = paired.dropna(subset=[AVERAGE])
     if not len(paired):
         raise InputError(f"'{method}' and '{other}' share no seed: they cannot be compared pair by pair")
     seeds = [part.to_numpy(np.float64) for _, part in paired.groupby(level="seed")]
-    return {column: paired_bootstrap([part[:, i] for part in seeds]) for i, column in enumerate(COLUMNS)}
+    return dict(zip(table.columns, _bootstrap(seeds), strict=True))
 
 
 def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:
@@ -85,18 +91,31 @@ def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) 
     differences : a (clients,) array for each seed
     seed : of the draws
     """
+    (found,) = _bootstrap([values[:, None] for values in differences], seed)
+    return found
+
+
+def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> list[Interval]:
+    """Return an interval for each column of (clients, columns) arrays, one a seed; all see the same draws."""
     rng = generator(seed, "bootstrap")
-    # Means of redrawn clients: (a slot for each seed drawn, which seed, draw).
+    # Means of redrawn clients: (a slot for each seed drawn, which seed, draw, column).
     means = np.stack(
         [
-            np.stack(
-                [values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1) for values in differences]
-            )
+            np.stack([_redrawn(values, rng.integers(len(values), size=(DRAWS, len(values)))) for values in differences])
             for _ in differences
         ]
     )
     which = rng.integers(len(differences), size=(len(differences), DRAWS))
-    drawn = np.take_along_axis(means, which[:, None, :], axis=1)[:, 0].mean(axis=0)
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    observed = float(np.mean([values.mean() for values in differences]))
-    return Interval(observed, float(low), float(high), sum(map(len, differences)), len(differences))
+    drawn = np.take_along_axis(means, which[:, None, :, None], axis=1)[:, 0].mean(axis=0)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    observed = np.mean([values.mean(axis=0) for values in differences], axis=0)
+    clients, seeds = sum(map(len, differences)), len(differences)
+    return [
+        Interval(float(mean), float(least), float(most), clients, seeds)
+        for mean, least, most in zip(observed, low, high, strict=True)
+    ]
+
+
+def _redrawn(values: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mean of each draw of clients, (draws, columns), column after column: all at once needs more memory."""
+    return np.stack([column[rows].mean(axis=1) for column in values.T], axis=1)

@@ -12,12 +12,13 @@ from matplotlib.figure import Figure
 from btfl.data.manifest import SWITCHING
 from btfl.report import formats, overview, tables
 from btfl.report.cost import cost_tables
-from btfl.report.drawing import Drawing, draw
+from btfl.report.drawing import Drawing
 from btfl.report.figures import accuracy, judgement, weights
 from btfl.report.groups import Group, group_runs, load_runs
 from btfl.report.page import render
 from btfl.report.table import Table
-from btfl.storage import write_atomically
+from btfl.report.verdict import verdict
+from btfl.storage import check_inside, write_atomically
 
 PAGE = "report.html"
 
@@ -50,6 +51,8 @@ class ReportContents:
     parts: list[Part]
     runs: Table
     notes: list[str]
+    verdicts: list[str]
+    """What each group has found, in a sentence each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,13 @@ class WrittenReport:
 
 
 def write_report(
-    folders: Sequence[str | Path], out: str | Path, *, apart: bool = False, title: str | None = None
+    folders: Sequence[str | Path],
+    out: str | Path,
+    *,
+    apart: bool = False,
+    title: str | None = None,
+    reference: str | None = None,
+    extras: Sequence[str] = (),
 ) -> WrittenReport:
     """Write ``report.html``, ``tables/`` and ``figures/``.
 
@@ -71,11 +80,18 @@ def write_report(
     out : the folder to write into
     apart : show streams of different kinds side by side, instead of refusing them
     title : of the page; None: the names of the experiments
+    reference : the method to compare with all others; None: BTFL
+    extras : columns beside accuracy: ``fairness``, ``calibration``, ``cost``, or single ones (``btfl.report.extras``)
 
     Example: ``write_report(["runs/demo"], "runs/demo").page``
     """
-    out = Path(out)
-    report = make_report(group_runs(load_runs(folders), apart=apart), title)
+    groups = group_runs(load_runs(folders), apart=apart, reference=reference, extras=extras)
+    return save_report(make_report(groups, title), Path(out))
+
+
+def save_report(report: ReportContents, out: Path) -> WrittenReport:
+    """Write the page, tables and figures of a report into a folder."""
+    check_inside(out, "tables", "figures")
     all_tables = [table for part in report.parts for table in part.tables] + [report.runs]
     for table in all_tables:
         for suffix, write in (("md", formats.to_markdown), ("csv", formats.to_csv), ("tex", formats.to_latex)):
@@ -91,13 +107,20 @@ def write_report(
 
 
 def make_report(groups: list[Group], title: str | None = None) -> ReportContents:
-    """Compute every table and draw every figure; the title is that of the experiments if none is given."""
+    """Compute every table; figures are drawn when they are looked at. The title: the experiments', if none is given."""
     runs = [run for group in groups for run in group.runs]
     names = list(dict.fromkeys(str(run.experiment["name"]) for run in runs))
     bare = [f"{run.name} has no samples: no calibration, and nothing about e." for run in runs if not run.has_samples]
     notes = list(dict.fromkeys([*(note for run in runs for note in run.notes), *bare]))
     parts = [*_across_groups(groups), *(_of_group(group) for group in groups), *_agreement(groups)]
-    return ReportContents(title or ", ".join(names), groups, parts, overview.runs_table(groups), notes)
+    return ReportContents(
+        title or ", ".join(names), groups, parts, overview.runs_table(groups), notes, verdicts_of(groups)
+    )
+
+
+def verdicts_of(groups: Sequence[Group]) -> list[str]:
+    """Return what each group has found, by its label if there are several."""
+    return [f"{group.label}: {verdict(group)}" if len(groups) > 1 else verdict(group) for group in groups]
 
 
 def _of_group(group: Group) -> Part:
@@ -128,18 +151,19 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
         return
     yield make(
         "calibration", "Reliability of every method",
-        "Accuracy in bins of confidence, over all five streams; larger dots hold more samples. On the dashed line a "
-        "method is calibrated; below it, it is overconfident.",
+        f"Accuracy in bins of confidence, over all {len(group.streams)} streams; larger dots hold more samples. On the "
+        "dashed line a method is calibrated; below it, it is overconfident.",
         lambda: judgement.reliability(group),
     )  # fmt: skip
     yield tables.calibration_table(group)
 
 
 def _items_about_e(group: Group, make: Callable[..., Drawing]) -> Iterator[Table | Drawing | None]:
+    alone = "A to D" if len(group.streams) == 5 else "A and C"
     yield make(
         "weights", "Distribution of e on each stream",
         "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is "
-        "the mean of A to D, to compare with E.",
+        f"the mean of {alone}, to compare with E.",
         lambda: weights.distribution(group),
     )  # fmt: skip
     if group.reference in group.telling("e"):
@@ -166,16 +190,21 @@ def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> 
 def _across_groups(groups: list[Group]) -> Iterator[Part]:
     for members, name in _numbered("heterogeneity", overview.by_heterogeneity(groups)):
         label = overview.shared(members)
-        drawing = draw(
+        drawing = Drawing(
             name, f"Accuracy on the synthetical stream against heterogeneity: {label}",
             "The smaller α, the more the clients' label mixes differ.", partial(accuracy.by_heterogeneity, members),
         )  # fmt: skip
         yield Part(name, f"Heterogeneity: {label}", (overview.heterogeneity_table(name, label, members), drawing))
+    for setting, several in overview.by_number(groups).items():
+        plain = setting.replace("_", "-").replace(" ", "-")
+        for members, name in _numbered(f"by-{plain}", several):
+            table = overview.settings_table(name, overview.shared(members), setting, members)
+            yield Part(name, f"{setting.replace('_', ' ').capitalize()}: {overview.shared(members)}", (table,))
     for members, name in _numbered("models", overview.by_model(groups)):
         label = overview.shared(members)
-        drawing = draw(
+        drawing = Drawing(
             name, f"Average accuracy for each model: {label}",
-            "Mean over clients and seeds of the five streams' average.", partial(accuracy.by_model, members),
+            "Mean over clients and seeds of the streams' average.", partial(accuracy.by_model, members),
         )  # fmt: skip
         yield Part(name, f"Models: {label}", (overview.models_table(name, label, members), drawing))
 
@@ -187,7 +216,7 @@ def _numbered(name: str, series: list[list[Group]]) -> list[tuple[list[Group], s
 def _agreement(groups: list[Group]) -> Iterator[Part]:
     agreement = overview.lambda_table(groups)
     if agreement is not None:
-        drawing = draw(
+        drawing = Drawing(
             "lambda", "FedTHE's λₛ by stream and dataset",
             "λₛ weighs entropy minimisation against feature alignment in FedTHE.", partial(weights.agreement, groups),
         )  # fmt: skip
@@ -195,4 +224,4 @@ def _agreement(groups: list[Group]) -> Iterator[Part]:
 
 
 def _named(group: Group, name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
-    return draw(group.file(name), title, caption, make)
+    return Drawing(group.file(name), title, caption, make)

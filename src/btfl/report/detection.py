@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,11 @@ PAIRS: Mapping[str, tuple[str, ...]] = {
 """Streams that hold the internal and external samples to be separated."""
 
 GRID = np.linspace(0.0, 1.0, 101)
+
+
+def pairs_in(streams: Collection[str]) -> list[str]:
+    """Name the pairs whose streams are all there."""
+    return [name for name, needed in PAIRS.items() if all(stream in streams for stream in needed)]
 
 
 def roc(scores: Floats, external: NDArray[np.bool_]) -> tuple[Floats, Floats]:

@@ -1,28 +1,79 @@
-"""A finished figure: the same drawing as PNG, as SVG, and as SVG for the inside of a page."""
+"""A figure: the same drawing as PNG, as SVG, and as SVG for the inside of a page; drawn when it is first asked for."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from btfl.errors import InputError
 from btfl.report.style import INK, RC
+from btfl.storage import write_atomically
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Drawing:
-    """A figure with what a reader needs to understand it."""
+    """A figure with what a reader needs to understand it; a notebook shows it as it is.
+
+    Parameters
+    ----------
+    name : for file names and links
+    title, caption : above and below it, on the page
+    make : makes the figure; called with our style in force
+    """
 
     name: str
-    """For file names and links."""
     title: str
     caption: str
-    png: bytes
-    svg: bytes
+    make: Callable[[], Figure]
+
+    def __repr__(self) -> str:
+        return f"Drawing({self.name}: {self.title})"
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure of one's own, to change or to save in another format."""
+        with _our_style():
+            return self.make()
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file that ends in ``.png`` or ``.svg``, and return the path."""
+        path = Path(path)
+        formats = {".png": lambda: self.png, ".svg": lambda: self.svg}
+        if path.suffix not in formats:
+            raise InputError(f"a figure is saved as {' or '.join(formats)}, not as '{path.name}'")
+        write_atomically(path, formats[path.suffix]())
+        return path
+
+    @property
+    def png(self) -> bytes:
+        """The figure as PNG."""
+        return self._files[0]
+
+    @property
+    def svg(self) -> bytes:
+        """The figure as SVG."""
+        return self._files[1]
+
+    @cached_property
+    def _files(self) -> tuple[bytes, bytes]:
+        """Draw in both formats; the same data give the same bytes."""
+        with _our_style():
+            figure = self.make()
+            png, svg = io.BytesIO(), io.BytesIO()
+            figure.savefig(png, format="png", metadata={"Software": None})
+            figure.set_layout_engine("none")  # the layout stays as it is; computing it again costs as much as drawing
+            figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        return png.getvalue(), svg.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.png
 
     def inline(self) -> str:
         """Return SVG for a page: text in the page's colour, no background, and ids that no other figure has."""
@@ -40,26 +91,15 @@ class Drawing:
         return _escaped_title(text, f"{self.name}-title", self.title)
 
 
-def draw(name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
-    """Draw a figure in our style, in both formats; the same data give the same bytes.
-
-    Parameters
-    ----------
-    name : for file names and links
-    title, caption : above and below it, on the page
-    make : makes the figure; called with our style in force
-    """
+@contextmanager
+def _our_style() -> Iterator[None]:
     with mpl.rc_context():
         mpl.rcdefaults()  # a report looks the same with any matplotlibrc
         mpl.rcParams.update(RC)
-        figure = make()
-        png, svg = io.BytesIO(), io.BytesIO()
-        figure.savefig(png, format="png", metadata={"Software": None})
-        figure.set_layout_engine("none")  # the layout stays as it is; computing it again costs as much as drawing
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Drawing(name, title, caption, png.getvalue(), svg.getvalue())
+        yield
 
 
 def _escaped_title(svg: str, identifier: str, title: str) -> str:
     plain = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"(<svg[^>]*>)", rf'\1<title id="{identifier}">{plain}</title>', svg, count=1)
+    # a function, because a title may have backslashes, which a replacement text would interpret
+    return re.sub(r"<svg[^>]*>", lambda opening: f'{opening[0]}<title id="{identifier}">{plain}</title>', svg, count=1)

@@ -1,10 +1,11 @@
-"""The same table as Markdown, CSV and LaTeX."""
+"""The same table as Markdown, HTML, CSV and LaTeX."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from html import escape as escape_html
 
 from btfl.report.table import Cell, Table
 
@@ -31,6 +32,24 @@ def to_markdown(table: Table) -> str:
         cells = [marks[cell.mark].format(cell.text.replace("|", "\\|")) for cell in row.cells]
         lines.append(_line([f"*{cells[0]}* (set apart)" if row.apart else cells[0], *cells[1:]]))
     return "\n".join([*lines, "", *(f"{note}  " for note in table.notes)]).rstrip() + "\n"
+
+
+def to_html(table: Table) -> str:
+    """Write HTML for a notebook: best in bold, second best underlined, what is set apart in italics."""
+    marks = {"best": "<b>{}</b>", "second": "<u>{}</u>", "": "{}"}
+    sides = ["left", *["left" if table.words else "right"] * (len(table.headings) - 1)]
+    heads = "".join(
+        f'<th style="text-align:{side}">{escape_html(heading)}</th>'
+        for side, heading in zip(sides, table.headings, strict=True)
+    )
+    lines = [f"<p><b>{escape_html(table.title)}</b></p>", f"<table><thead><tr>{heads}</tr></thead><tbody>"]
+    for row in table.rows:
+        label, *cells = [marks[cell.mark].format(escape_html(cell.text)) for cell in row.cells]
+        first = f'<th style="text-align:left">{f"<i>{label}</i>" if row.apart else label}</th>'
+        rest = "".join(f'<td style="text-align:{sides[-1]};white-space:nowrap">{cell}</td>' for cell in cells)
+        lines.append(f"<tr>{first}{rest}</tr>")
+    notes = "<br>".join(escape_html(note) for note in table.notes)
+    return "\n".join([*lines, "</tbody></table>", f"<p><small>{notes}</small></p>" if notes else ""]).rstrip()
 
 
 def to_csv(table: Table) -> str:

@@ -15,9 +15,12 @@ from typing import Any
 
 import pandas as pd
 
-from btfl.data.streams import STREAMS
-from btfl.errors import InputError
+from btfl.data.streams import LETTERS, STREAMS
+from btfl.errors import InputError, UnknownNameError
+from btfl.report.accuracy import AVERAGE, by_client, streams_in
+from btfl.report.extras import chosen
 from btfl.report.style import Style, style_of
+from btfl.runs.layout import RunFiles
 from btfl.runs.saved import SavedRun, load_run
 
 REFERENCE = "btfl"
@@ -33,12 +36,31 @@ class Group:
     """What distinguishes it from the report's other groups, for headings and legends."""
     slug: str = ""
     """The same for file names; empty if there is only one group."""
+    asked: str | None = None
+    """The method a person wants compared with all others."""
+    extras: tuple[str, ...] = ()
+    """Columns beside accuracy that were asked for (``btfl.report.extras``)."""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Accuracy by seed, method, client and stream; the five streams only."""
         rows = pd.concat([run.rows for run in self.runs], ignore_index=True)
         return rows[rows["stream"].isin(STREAMS)].reset_index(drop=True)
+
+    @cached_property
+    def streams(self) -> list[str]:
+        """Those of the five streams that there are: some data have no B and D."""
+        return streams_in(self.rows)
+
+    @cached_property
+    def by_client(self) -> pd.DataFrame:
+        """Accuracy in % by method, seed and client: a column for each stream, and their average."""
+        return by_client(self.rows)
+
+    @property
+    def columns(self) -> list[str]:
+        """The streams and their average."""
+        return [*self.streams, AVERAGE]
 
     @cached_property
     def samples(self) -> pd.DataFrame:
@@ -78,12 +100,18 @@ class Group:
 
     def everything_but(self, *names: str) -> str:
         """Return all that the group's runs have in common except these settings, as a key to compare groups by."""
-        all_of_it = {**_kind(self.first), **_setting(self.first)}
-        return json.dumps({k: v for k, v in all_of_it.items() if k not in names}, sort_keys=True, default=str)
+        return json.dumps({k: v for k, v in self.settings.items() if k not in names}, sort_keys=True, default=str)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that its runs have in common: the kind of their streams, and the settings of the experiment."""
+        return {**_kind(self.first), **_setting(self.first)}
 
     @property
     def reference(self) -> str | None:
-        """The method the others are compared with: BTFL, where it was run."""
+        """The method the others are compared with: what was asked for, else BTFL, where it was run."""
+        if self.asked is not None:
+            return self.asked
         if REFERENCE in self.titles:
             return REFERENCE
         return next((name for name in self.titles if name.startswith(REFERENCE)), None)
@@ -106,15 +134,30 @@ def is_oracle(method: str) -> bool:
 
 
 def load_runs(folders: Iterable[str | Path]) -> list[SavedRun]:
-    """Read the runs of a report."""
-    runs = [load_run(folder) for folder in folders]
+    """Read the runs of a report; a folder that is no run but holds some, as of several seeds, stands for those."""
+    runs = [load_run(inner) for folder in folders for inner in runs_in(Path(folder))]
     if not runs:
         raise InputError("name at least one run folder; `btfl bench` makes one")
     return runs
 
 
-def group_runs(runs: Sequence[SavedRun], *, apart: bool = False) -> list[Group]:
-    """Group runs that differ in seed or draw alone; refuse streams of several kinds unless they are kept apart."""
+def runs_in(folder: Path) -> list[Path]:
+    """Return the folder itself if it is a finished run, or if there is none inside it; else those inside."""
+    if RunFiles(folder).record.exists():
+        return [folder]
+    return [place for place in sorted(folder.glob("*")) if RunFiles(place).record.exists()] or [folder]
+
+
+def group_runs(
+    runs: Sequence[SavedRun], *, apart: bool = False, reference: str | None = None, extras: Sequence[str] = ()
+) -> list[Group]:
+    """Group runs that differ in seed or draw alone; refuse streams of several kinds unless they are kept apart.
+
+    Parameters
+    ----------
+    reference : the method to compare with all others; None: BTFL
+    extras : names of columns beside accuracy (``btfl.report.extras``)
+    """
     if not apart:
         _check_one_kind(runs)
     found: dict[str, list[SavedRun]] = {}
@@ -125,9 +168,26 @@ def group_runs(runs: Sequence[SavedRun], *, apart: bool = False) -> list[Group]:
         _check_members(members)
     labels = _labels([members[0] for members in groups])
     return [
-        Group(tuple(members), label, _slug(label, number) if len(groups) > 1 else "")
+        Group(
+            tuple(members),
+            label,
+            _slug(label, number) if len(groups) > 1 else "",
+            _named_method(members, reference),
+            chosen(extras),
+        )
         for number, (members, label) in enumerate(zip(groups, labels, strict=True), start=1)
     ]
+
+
+def _named_method(members: Sequence[SavedRun], reference: str | None) -> str | None:
+    """Find the method to compare with, as it is named in results."""
+    if reference is None:
+        return None
+    known = {str(name): str(name) for run in members for name in run.rows["method"].unique()}
+    found = known.get(reference.strip()) or known.get(reference.strip().lower())
+    if found is None:
+        raise UnknownNameError("method to compare with (--reference)", reference, known)
+    return found
 
 
 def _kind(run: SavedRun) -> dict[str, Any]:
@@ -140,6 +200,7 @@ def _kind(run: SavedRun) -> dict[str, Any]:
         "severity": streams["severity"],
         "corruptions": ", ".join(streams["corruptions"]),
         "longest stream": streams.get("longest") or "all",
+        "streams": ", ".join(LETTERS[stream] for stream in streams_in(run.rows)),
         "partition": experiment["partition"],
         "images (fingerprint)": data["fingerprint"][:12],
         "images of the other domain (fingerprint)": (data["shift_fingerprint"] or "none")[:12],
@@ -153,7 +214,7 @@ def _setting(run: SavedRun) -> dict[str, Any]:
     return {
         "model": experiment["model"],
         **{name: experiment[name] for name in deal},
-        "clients": experiment["clients"],
+        "clients": experiment["clients"] or "all natural ones",
         **{name: value for name, value in training.items() if name not in ("model", "seed")},
         "test_batch": experiment["test_batch"],
     }

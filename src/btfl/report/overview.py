@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from btfl.data.streams import STREAMS
 from btfl.report.accuracy import by_seed, values_of
 from btfl.report.groups import Group, is_oracle
-from btfl.report.table import Cell, Row, Table, mark_best, number_cell, text_cell
-from btfl.report.tables import HEADINGS
+from btfl.report.table import Row, Table, mark_best, number_cell, text_cell
+from btfl.report.tables import HEADINGS, spread_cell
 
 LAMBDA = "lambda_s"
 _OF_THE_MODEL = ("model_options", "optimiser", "learning_rate", "momentum", "weight_decay", "augment", "feature_l1")
@@ -29,12 +30,47 @@ def alpha(group: Group) -> float:
     return float(group.first.experiment["alpha"])
 
 
+def by_number(groups: Sequence[Group]) -> dict[str, list[list[Group]]]:
+    """Find, for each numeric setting but alpha, groups that differ in it alone, in its order."""
+    names = {name: None for group in groups for name, value in group.settings.items() if _is_number(value)}
+    found: dict[str, list[list[Group]]] = {}
+    for name in names:
+        series: dict[str, list[Group]] = {}
+        for group in groups:
+            if name != "alpha" and _is_number(group.settings.get(name)):
+                series.setdefault(group.everything_but(name), []).append(group)
+        several = [members for members in series.values() if len(members) > 1]
+        if several:
+            found[name] = [sorted(members, key=partial(_value, name)) for members in several]
+    return found
+
+
+def settings_table(name: str, label: str, setting: str, series: Sequence[Group]) -> Table:
+    """Average accuracy for each value of a setting."""
+    words = setting.replace("_", " ")
+    headings = [f"{words} {group.settings[setting]:g}" for group in series]
+    return _across(name, f"Average accuracy in % by {words}: {label}", series, "average", headings)
+
+
+def _value(setting: str, group: Group) -> float:
+    return float(group.settings[setting])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def by_model(groups: Sequence[Group]) -> list[list[Group]]:
     """Find groups that differ in the model alone, and in how such a model is trained."""
     found: dict[str, list[Group]] = {}
     for group in groups:
         found.setdefault(group.everything_but("model", *_OF_THE_MODEL), []).append(group)
     return [members for members in found.values() if len({m.first.experiment["model"] for m in members}) > 1]
+
+
+def streams_of(groups: Sequence[Group]) -> list[str]:
+    """Return the streams that any of the groups has."""
+    return [stream for stream in STREAMS if any(stream in group.streams for group in groups)]
 
 
 def titles_of(groups: Sequence[Group]) -> dict[str, str]:
@@ -54,25 +90,25 @@ def heterogeneity_table(name: str, label: str, series: Sequence[Group]) -> Table
 def models_table(name: str, label: str, groups: Sequence[Group]) -> Table:
     """Average accuracy for each model."""
     models = [str(group.first.experiment["model"]) for group in groups]
-    return _across(name, f"Average accuracy in % of the five streams by model: {label}", groups, "average", models)
+    return _across(name, f"Average accuracy in % of the streams by model: {label}", groups, "average", models)
 
 
 def lambda_table(groups: Sequence[Group]) -> Table | None:
     """Return the mean of FedTHE's lambda_s by stream."""
-    rows = []
+    rows, streams = [], streams_of(groups)
     for group in groups:
         for name in group.telling(LAMBDA):
             of_method = group.samples[group.samples["method"] == name]
             means = of_method.groupby("stream")[LAMBDA].mean()
             classes = group.first.record["data"]["classes"]
-            cells = [number_cell(float(means[stream]), 3) for stream in STREAMS]
+            cells = [number_cell(float(means.get(stream, math.nan)), 3) for stream in streams]
             rows.append(Row((text_cell(f"{group.titles[name]}: {group.label}"), number_cell(classes, 0), *cells)))
     if not rows:
         return None
     return Table(
         "lambda",
         "FedTHE's λₛ by stream and dataset",
-        ("method and runs", "classes", *(HEADINGS[stream] for stream in STREAMS)),
+        ("method and runs", "classes", *(HEADINGS[stream] for stream in streams)),
         tuple(rows),
         ("Mean over all samples of the cosine of the two heads' answers; 1: they say the same.",),
         headline=True,
@@ -109,17 +145,18 @@ def _across(name: str, title: str, groups: Sequence[Group], column: str, heading
     seeds = [by_seed(group.rows) for group in groups]
     rows = []
     for method, shown in titles_of(groups).items():
-        cells: list[Cell] = []
-        for table in seeds:
-            values = values_of(table, method, column)
-            cells.append(number_cell(float(values.mean()) if len(values) else math.nan))
+        cells = [spread_cell(values_of(table, method, column)) for table in seeds]
         rows.append(Row((text_cell(shown), *cells), is_oracle(method), method))
     return Table(
         name,
         title,
         ("method", *headings),
         mark_best(rows, range(1, len(groups) + 1)),
-        ("Mean over clients and seeds.",),
+        (
+            "Mean over clients, ± standard deviation over seeds."
+            if any(len(group.seeds) > 1 for group in groups)
+            else "Mean over clients and seeds.",
+        ),
         headline=True,
     )
 

@@ -37,7 +37,7 @@ def render(report: ReportContents) -> str:
 
 
 def _asset(name: str) -> str:
-    return (resources.files("btfl.report") / name).read_text()
+    return (resources.files("btfl.report") / name).read_text(encoding="utf-8")
 
 
 def _sort_key(cell: Cell) -> str:

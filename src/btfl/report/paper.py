@@ -64,14 +64,14 @@ class Printed:
 @cache
 def accuracy_table() -> pd.DataFrame:
     """Return the paper's accuracy in %, by dataset, model, heterogeneity, method and stream."""
-    with (resources.files("btfl.report") / "printed" / "tables.csv").open() as file:
+    with (resources.files("btfl.report") / "printed" / "tables.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 
 
 @cache
 def speed_table() -> pd.DataFrame:
     """Return the paper's seconds for 1,000 samples at batch 1, by model and method."""
-    with (resources.files("btfl.report") / "printed" / "speed.csv").open() as file:
+    with (resources.files("btfl.report") / "printed" / "speed.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 
 

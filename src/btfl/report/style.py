@@ -70,6 +70,7 @@ def style_of(method: str, card: Mapping[str, Any] | None = None) -> Style:
 
 
 RC: Mapping[Any, Any] = {
+    "text.parse_math": False,  # titles of a stranger's methods are text, whatever they have between dollar signs
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
     "axes.titlesize": 9.5,

@@ -1,11 +1,14 @@
-"""A table, before it is a page, Markdown, CSV or LaTeX."""
+"""A table, before it is a page, text, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Mark = Literal["", "best", "second"]
 MISSING = "–"
@@ -49,6 +52,52 @@ class Table:
     headline: bool = False
     """Worth a terminal's space, too."""
 
+    # The formats build on this module, so they are imported when one is asked for.
+
+    def text(self, width: int = 80) -> str:
+        """Return it as a terminal of this width shows it; what does not fit goes on below."""
+        from btfl.report.terminal import to_text
+
+        return to_text(self, width)
+
+    def markdown(self) -> str:
+        """Return it as Markdown."""
+        from btfl.report.formats import to_markdown
+
+        return to_markdown(self)
+
+    def csv(self) -> str:
+        """Return it as CSV, with all digits."""
+        from btfl.report.formats import to_csv
+
+        return to_csv(self)
+
+    def latex(self) -> str:
+        """Return it as a floating booktabs table."""
+        from btfl.report.formats import to_latex
+
+        return to_latex(self)
+
+    def html(self) -> str:
+        """Return it as HTML, with its notes."""
+        from btfl.report.formats import to_html
+
+        return to_html(self)
+
+    def frame(self) -> pd.DataFrame:
+        """Return its numbers, in full, indexed by the first column."""
+        import io
+
+        import pandas as pd
+
+        return pd.read_csv(io.StringIO(self.csv()), index_col=0)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
 
 def number(value: float, digits: int = 2, *, signed: bool = False) -> str:
     """Write a number as tables show it, with a true minus."""
@@ -70,12 +119,12 @@ def number_cell(value: float, digits: int = 2, *, signed: bool = False) -> Cell:
     return Cell(number(value, digits, signed=signed), value)
 
 
-def mark_best(rows: Sequence[Row], columns: Sequence[int], *, least: bool = False) -> tuple[Row, ...]:
+def mark_best(rows: Sequence[Row], columns: Sequence[int], *, least: bool = False, digits: int = 2) -> tuple[Row, ...]:
     """Mark the best and second best of each column, as they are printed: what looks equal is marked alike."""
     marked = list(rows)
     for column in columns:
         values = {
-            i: round(float(row.cells[column].value), 2)
+            i: round(float(row.cells[column].value), digits)
             for i, row in enumerate(rows)
             if not row.apart and math.isfinite(float(row.cells[column].value))
         }

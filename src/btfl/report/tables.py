@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,8 @@ from numpy.typing import NDArray
 
 from btfl.data.streams import LETTERS, STREAMS
 from btfl.report import calibration, detection, paper
-from btfl.report.accuracy import COLUMNS, LEVEL, Interval, by_seed, compare, spread, values_of
+from btfl.report.accuracy import LEVEL, Interval, by_seed, compare, spread, values_of
+from btfl.report.extras import EXTRAS
 from btfl.report.groups import Group, is_oracle
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
 
@@ -23,31 +26,38 @@ HEADINGS = {
     "average": "average",
 }
 """How a table calls the streams."""
-OURS = ("coherent",)
-"""Methods that are not the paper's but our own: each is compared with all others."""
+OURS = ("coherent", "coherent-1")
+"""Methods that are not the paper's but our own, the newest first: the first of them that was run is compared with all
+others."""
 
 
 def accuracy_table(group: Group) -> Table:
-    """Accuracy by method and stream: mean and standard deviation over seeds."""
-    seeds = by_seed(group.rows)
+    """Accuracy by method and stream: mean and standard deviation over seeds; and the columns that were asked for."""
+    seeds, columns = by_seed(group.rows), group.columns
     weights = group.rows.groupby("method")["mean_e"].mean()
+    extras = [EXTRAS[name] for name in group.extras]
     rows = []
     for name in group.titles:
-        cells = [_accuracy_cell(values_of(seeds, name, column)) for column in COLUMNS]
-        rows.append(_row(group, name, [*cells, number_cell(float(weights[name]), 3)]))
+        cells = [spread_cell(values_of(seeds, name, column)) for column in columns]
+        more = [spread_cell(extra.values(group, name), extra.digits) for extra in extras]
+        rows.append(_row(group, name, [*cells, number_cell(float(weights[name]), 3), *more]))
+    marked = mark_best(rows, range(1, len(columns) + 1))
+    for place, extra in enumerate(extras, start=len(columns) + 2):
+        if not extra.from_run:  # a cost that methods share is no merit
+            marked = mark_best(marked, [place], least=extra.least, digits=extra.digits)
     return Table(
         group.file("accuracy"),
         f"Accuracy in %: {group.label}",
-        ("method", *(HEADINGS[column] for column in COLUMNS), "mean e"),
-        mark_best(rows, range(1, len(COLUMNS) + 1)),
-        tuple(accuracy_notes(group)),
+        ("method", *(HEADINGS[column] for column in columns), "mean e", *(extra.heading for extra in extras)),
+        marked,
+        (*accuracy_notes(group), *(extra.help for extra in extras)),
         headline=True,
     )
 
 
 def accuracy_notes(group: Group) -> list[str]:
     """Return what a reader must know to read the accuracy rightly."""
-    seeds, data = group.seeds, group.first.record["data"]
+    seeds = group.seeds
     lines = [
         "Mean over clients, each counting the same; average: mean of the streams; mean e: weight of the global head.",
         f"Mean ± standard deviation over {len(seeds)} seeds ({', '.join(map(str, seeds))})."
@@ -58,9 +68,7 @@ def accuracy_notes(group: Group) -> list[str]:
             if group.draws > 1
             else []
         ),
-        "B and D are half corrupted and half from another domain: " + data["shift"] + "."
-        if data["shift"]
-        else "There is no other domain here: B and D are corrupted throughout.",
+        _about_shifts(group),
     ]
     counts = group.rows.groupby("method")["seed"].nunique()
     lines += [
@@ -81,9 +89,30 @@ def accuracy_notes(group: Group) -> list[str]:
     return lines
 
 
+def _about_shifts(group: Group) -> str:
+    """Say what B and D hold, or that they are left out and why."""
+    data = group.first.record["data"]
+    missing = [LETTERS[stream] for stream in STREAMS if stream not in group.streams]
+    if {"shifted_ind", "shifted_exd"}.isdisjoint(group.streams):
+        return (
+            "B and D are left out: for these data there is neither another domain nor a corruption. The average is "
+            f"that of {_and(LETTERS[stream] for stream in group.streams)}."
+        )
+    if missing:
+        return f"Left out: {_and(missing)}, because these runs have no such stream. The average is that of the others."
+    if data["shift"]:
+        return f"B and D are half corrupted and half from another domain: {data['shift']}."
+    return "There is no other domain here: B and D are corrupted throughout."
+
+
 def interval_tables(group: Group) -> list[Table]:
-    """BTFL's accuracy minus that of each other method, and our own method's, with paired bootstrap intervals."""
-    names = dict.fromkeys([group.reference, *(name for name in OURS if name in group.titles)])
+    """One method's accuracy minus that of each other method, with paired bootstrap intervals.
+
+    That is the method that was asked for, BTFL, and our own.
+    """
+    usual = replace(group, asked=None).reference
+    ours = next((name for name in OURS if name in group.titles), None)
+    names = dict.fromkeys([group.reference, usual, ours])
     return [_interval_table(group, name) for name in names if name is not None and len(group.titles) > 1]
 
 
@@ -95,18 +124,28 @@ def _interval_table(group: Group, reference: str) -> Table:
         found = compare(group.rows, reference, name)
         low, high = found["average"].low, found["average"].high
         verdict = "better" if low > 0 else "worse" if high < 0 else "not clear"
-        rows.append(_row(group, name, [*(interval_cell(found[column]) for column in COLUMNS), text_cell(verdict)]))
+        cells = [interval_cell(found[column]) for column in group.columns]
+        rows.append(_row(group, name, [*cells, text_cell(verdict)]))
     return Table(
-        group.file("difference" if reference == group.reference else f"difference-{reference}"),
+        group.file(_difference(group, reference)),
         f"{title} minus each method, in percentage points: {group.label}",
-        ("method", *(HEADINGS[column] for column in COLUMNS), f"{title} is"),
+        ("method", *(HEADINGS[column] for column in group.columns), f"{title} is"),
         tuple(rows),
         (
             f"In brackets: {LEVEL:.0%} bootstrap interval over the same {len(group.rows['client'].unique())} clients"
             f"{' and seeds' if len(group.seeds) > 1 else ' (one seed, so seeds add nothing to it)'}. "
             "The last column judges the average; not clear: the interval holds zero.",
         ),
+        headline=reference == group.asked,
     )
+
+
+def _difference(group: Group, reference: str) -> str:
+    """Name the table of differences: plainly for the group's reference, and by the method for all others."""
+    if reference == group.reference:
+        return "difference"
+    plain = "".join(letter if letter.isalnum() or letter in "-_.=" else "-" for letter in reference)
+    return f"difference-{plain.strip('-')}"
 
 
 def interval_cell(found: Interval) -> Cell:
@@ -126,7 +165,7 @@ def paper_table(group: Group) -> Table | None:
         if not printed:
             continue
         cells = []
-        for column in COLUMNS:
+        for column in group.columns:
             theirs, ours = printed.get(column), float(values_of(seeds, name, column).mean())
             cells.append(_beside(ours, theirs))
             if theirs is not None and theirs.misprint:
@@ -138,7 +177,7 @@ def paper_table(group: Group) -> Table | None:
     return Table(
         group.file("paper"),
         f"Ours / the paper's (difference), in %: {group.label}",
-        ("method", *(HEADINGS[column] for column in COLUMNS)),
+        ("method", *(HEADINGS[column] for column in group.columns)),
         tuple(rows),
         (
             "NOT LIKE FOR LIKE: " + "; ".join(unlike) + "."
@@ -155,17 +194,18 @@ def calibration_table(group: Group) -> Table:
     rows = []
     for name in group.titles:
         samples = group.samples[group.samples["method"] == name]
-        streams = [samples[samples["stream"] == stream] for stream in STREAMS]
-        five = pd.concat(streams)
-        cells = [number_cell(_error(part) * 100) for part in (*streams, five)]
+        streams = [samples[samples["stream"] == stream] for stream in group.streams]
+        every = pd.concat(streams)
+        cells = [number_cell(_error(part) * 100) for part in (*streams, every)]
         rows.append(
-            _row(group, name, [*cells, number_cell(calibration.log_loss(five["true_probability"].to_numpy()), 3)])
+            _row(group, name, [*cells, number_cell(calibration.log_loss(every["true_probability"].to_numpy()), 3)])
         )
+    together = "all five" if len(group.streams) == len(STREAMS) else "all streams"
     return Table(
         group.file("calibration"),
         f"Expected calibration error in %: {group.label}",
-        ("method", *(HEADINGS[stream] for stream in STREAMS), "all five", "log loss (nats)"),
-        mark_best(rows, range(1, len(STREAMS) + 3), least=True),
+        ("method", *(HEADINGS[stream] for stream in group.streams), together, "log loss (nats)"),
+        mark_best(rows, range(1, len(group.streams) + 3), least=True),
         (
             f"The distance of confidence and accuracy in {calibration.BINS} bins of equal width, "
             "all samples of all clients together: the lower the better.",
@@ -175,29 +215,38 @@ def calibration_table(group: Group) -> Table:
 
 def detection_table(group: Group) -> Table | None:
     """How well e separates external samples from internal ones; None if no method has an e."""
+    pairs = detection.pairs_in(group.streams)
     rows = [
-        _row(group, name, [number_cell(detection.mean_area(group.samples, name, pair), 3) for pair in detection.PAIRS])
+        _row(group, name, [number_cell(detection.mean_area(group.samples, name, pair), 3) for pair in pairs])
         for name in group.telling("e")
     ]
     if not rows:
         return None
+    compared = "A against C and B against D compare" if "B against D" in pairs else "A against C compares"
     return Table(
         group.file("detection"),
         f"e as a detector of external samples, area under the ROC curve: {group.label}",
-        ("method", *detection.PAIRS),
-        mark_best(rows, range(1, len(detection.PAIRS) + 1)),
+        ("method", *pairs),
+        mark_best(rows, range(1, len(pairs) + 1)),
         (
             "Mean over clients of the chance that an external sample has a larger e than an internal one; 0.5 is "
-            "guessing. A against C and B against D compare two streams; inside E the two kinds are mixed.",
+            f"guessing. {compared} two streams; inside E the two kinds are mixed.",
         ),
     )
 
 
-def _accuracy_cell(values: NDArray[np.float64]) -> Cell:
-    mean, std = float(values.mean()), spread(values)
-    if std is None:
-        return number_cell(mean)
-    return Cell(f"{number(mean)} ± {number(std)}", mean, parts={"std": std})
+def spread_cell(values: NDArray[np.float64], digits: int = 2) -> Cell:
+    """Write the mean over seeds, and their standard deviation if there are several; NaN for no values."""
+    mean = float(values.mean()) if len(values) else math.nan
+    std = spread(values)
+    if std is None or not math.isfinite(mean):
+        return number_cell(mean, digits)
+    return Cell(f"{number(mean, digits)} ± {number(std, digits)}", mean, parts={"std": std})
+
+
+def _and(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _beside(ours: float, theirs: paper.Printed | None) -> Cell:

@@ -175,7 +175,8 @@ class RunFolder:
         for number in rounds:
             if len(kept) < _KEPT and (newest is None or number <= newest):
                 try:
-                    needed = _written_in(self._fields(number), number)
+                    # what was saved just now is known: if the disk does not let it be read, it is still not damaged
+                    needed = self._written_in if number == newest else _written_in(self._fields(number), number)
                 except StorageError:
                     if newest is None:
                         kept.update((self.files.checkpoint(one), set(self.files.all_private())) for one in rounds)

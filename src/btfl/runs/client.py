@@ -22,7 +22,8 @@ class DeployedClient:
     ----------
     bundle : heads, likelihoods and statistics
     networks : weights of whole networks by name: ``global``, and others the recipe leaves, such as ``finetuned``
-    model : how to build a network for those weights: ``name``, ``options``, ``image_shape`` and ``classes``
+    model : how to build a network for those weights: ``name``, ``options``, ``image_shape`` and ``classes``; and what
+        comes before it, where anything does: ``scaling`` and ``backbone``
     """
 
     bundle: ClientBundle

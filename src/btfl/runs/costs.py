@@ -1,15 +1,23 @@
-"""What adapting cost in a run, kept apart from its results: timings are no function of the settings."""
+"""What a run cost, kept apart from its results: timings are no function of the settings.
+
+``speed.json`` has careful timings (``btfl speed``, ``btfl reproduce table3``); ``times.json`` how long each method took
+in the benchmark itself; the logs of the trainings have seconds and bytes of each round.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from btfl.errors import StorageError
 from btfl.runs.layout import RunFiles
-from btfl.runs.schema import CostEntry, check
+from btfl.runs.results import Predictions
+from btfl.runs.schema import CostEntry, TimeEntry, check
 from btfl.storage import read_json, write_json
 
 FORWARD = "forward"
@@ -58,3 +66,91 @@ def read_costs(folder: Path) -> list[Cost]:
     for entry in found:
         check(CostEntry, entry, path)
     return [Cost(**entry) for entry in found]
+
+
+@dataclass
+class Times:
+    """How long methods took in a benchmark run: seconds and samples by method, over all clients and streams."""
+
+    of_method: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Times:
+        """Read what a run has measured; nothing if it has not."""
+        path = RunFiles(folder).times
+        if not path.exists():
+            return cls()
+        found = read_json(path)
+        if not isinstance(found, dict):
+            raise StorageError(f"{path} is damaged: it holds no methods by name")
+        for entry in found.values():
+            check(TimeEntry, entry, path)
+        return cls({name: (entry["seconds"], entry["samples"]) for name, entry in found.items()})
+
+    def add(self, predictions: Iterable[Predictions]) -> None:
+        """Add what some streams took."""
+        for one in predictions:
+            seconds, samples = self.of_method.get(one.method.name, (0.0, 0))
+            self.of_method[one.method.name] = (seconds + one.seconds, samples + len(one.labels))
+
+    def write(self, folder: Path) -> None:
+        """Write them as JSON."""
+        entries = self.of_method.items()
+        write_json(RunFiles(folder).times, {name: {"seconds": s, "samples": n} for name, (s, n) in entries})
+
+    def microseconds(self, method: str) -> float:
+        """Return the mean time of a sample; NaN if it was not measured."""
+        seconds, samples = self.of_method.get(method, (0.0, 0))
+        return 1e6 * seconds / samples if samples else math.nan
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What a training cost, all clients and rounds together; NaN where it was not measured."""
+
+    seconds: float
+    """Wall time of all rounds."""
+    bytes_up: float
+    """Arrays that clients uploaded."""
+    bytes_down: float
+    """Arrays that the server sent them."""
+
+    def __add__(self, other: TrainingCost) -> TrainingCost:
+        return TrainingCost(
+            self.seconds + other.seconds, self.bytes_up + other.bytes_up, self.bytes_down + other.bytes_down
+        )
+
+
+NOT_MEASURED = TrainingCost(math.nan, math.nan, math.nan)
+
+
+def training_cost(folder: Path, recipe: str) -> TrainingCost:
+    """Read from a run's logs what the rounds of a recipe cost; where weights came from elsewhere it is not known.
+
+    A round that was done again after a kill counts once, as it was done last. Rounds that were taken from another
+    recipe of the run cost what they cost there.
+    """
+    path = RunFiles(folder).training(recipe).log
+    if not path.exists():
+        return NOT_MEASURED
+    lines = [_log_line(line, path) for line in path.read_text().splitlines()]
+    rounds = {int(line["round"]): line for line in lines if line.get("event") == "round"}
+    taken = [line for line in lines if line.get("event") == "taken"]
+    total = training_cost(folder, str(taken[-1]["recipe"])) if taken else TrainingCost(0.0, 0.0, 0.0)
+    first = int(taken[-1]["rounds"]) + 1 if taken else 1
+    ends = [int(line["round"]) for line in lines if line.get("event") == "end"]
+    if not ends or sorted(rounds) != list(range(first, ends[-1] + 1)):
+        return NOT_MEASURED
+    for line in rounds.values():
+        total += TrainingCost(*(float(line.get(name, math.nan)) for name in ("seconds", "bytes_up", "bytes_down")))
+    return total
+
+
+def _log_line(line: str, path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        raise StorageError(f"{path} is damaged: a line of it is no JSON") from None
+    if not isinstance(found, dict):
+        raise StorageError(f"{path} is damaged: a line of it is no object")
+    return found

@@ -1,7 +1,8 @@
 """Where everything of a run is: the one module that knows the names of its files and folders.
 
 RUN/                                        made by ``btfl bench``: ``RunFiles``
-  run.json, results.parquet, samples.parquet, speed.json; the streams as ``data.manifest`` saves them
+  run.json, results.parquet, samples.parquet, speed.json, times.json; the streams as ``data.manifest`` saves them
+  .lock and lock.json while it is at work
   training/RECIPE/                          one training: ``TrainingFiles``
     training.json, log.jsonl, tensorboard/; .lock and lock.json while it is at work
     checkpoints/round-000001/               ``checkpoint.json`` and its tensors
@@ -30,15 +31,23 @@ class RunFiles:
         self.record = folder / "run.json"  # what was run; written last, so a folder that has it is complete
         self.results = folder / "results.parquet"  # a row for each method, client and stream
         self.samples = folder / "samples.parquet"  # a row for each sample of those
+        self.lock = folder / ".lock"  # there while `btfl bench` is at work in the folder (``runs.lock``)
+        self.holder = folder / "lock.json"  # who that is
         self.costs = folder / "speed.json"  # what adapting cost, where it was measured
+        self.times = folder / "times.json"  # how long each method took in this run
+
+    @property
+    def all_trainings(self) -> Path:
+        """The folder that has one for each recipe."""
+        return self.folder / "training"
 
     def training(self, recipe: str) -> TrainingFiles:
         """Return the files of the training of a recipe."""
-        return TrainingFiles(self.folder / "training" / recipe)
+        return TrainingFiles(self.all_trainings / recipe)
 
     def trained(self) -> dict[str, FederationFiles]:
         """Return the federations that were trained to the end, by recipe."""
-        found = sorted((self.folder / "training").glob(f"*/final/{FEDERATION}.json"))
+        found = sorted(self.all_trainings.glob(f"*/final/{FEDERATION}.json"))
         return {path.parent.parent.name: FederationFiles(path.parent) for path in found}
 
 

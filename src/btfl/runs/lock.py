@@ -1,4 +1,4 @@
-"""One training at a time in a run's folder: a lock of the kernel's, which a kill releases too."""
+"""One process at a time in the folder of a run or training: a lock of the kernel's, which a kill releases too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def locked(folder: Path, lock: Path, holder: Path) -> Iterator[None]:
         held.acquire(timeout=0)
     except Timeout:
         raise StorageError(
-            f"another process is training in {folder}: {_who(holder)}. Wait until it ends, or name another folder"
+            f"another process is at work in {folder}: {_who(holder)}. Wait until it ends, or name another folder"
         ) from None
     try:
         since = datetime.now(UTC).isoformat(timespec="seconds")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from btfl.errors import InputError
 from btfl.methods.registry import Variant
-from btfl.storage import write_atomically
+from btfl.storage import replacing_file, write_atomically
 
 OF_SAMPLE = (
     "run", "seed", "method", "client", "stream", "position", "external", "label", "predicted", "right", "confidence",
@@ -27,6 +28,8 @@ OF_SAMPLE = (
 """Columns of ``samples.parquet`` that the benchmark fills in itself."""
 TRACED = ("e", "log_tau", "log_tau_hat", "event", "a", "b", "local_entropy", "global_entropy", "lambda_s")
 """Columns that are always there, after those; further ones that methods declare follow, sorted by name."""
+
+_ROWS_AT_ONCE = 250_000  # of samples, in memory before they are written
 
 Columns = dict[str, NDArray[Any]]
 
@@ -42,6 +45,7 @@ class Predictions:
     labels : (n,), the true classes
     external : (n,), whether each sample comes from another client
     trace : columns of (n,) numbers that the method says of each sample, ``e`` for instance
+    seconds : how long the method took; no part of any result
     """
 
     method: Variant
@@ -51,6 +55,7 @@ class Predictions:
     labels: NDArray[np.int64]
     external: NDArray[np.bool_]
     trace: Columns
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for name, values in self.trace.items():
@@ -83,23 +88,24 @@ def client_rows(
     test_batch : samples at a time of methods that say nothing else
     constants : columns that are the same for the whole run
     """
-    rows = [
-        {
-            **(constants or {}),
-            "method": one.method.name,
-            "title": one.method.title,
-            "recipe": one.method.trained_with,
-            "test_batch": one.method.test_batch or test_batch,
-            "client": one.client,
-            "stream": one.stream,
-            "samples": len(one.labels),
-            "correct": int(one.right.sum()),
-            "accuracy": float(one.right.mean()),
-            "mean_e": float(one.trace["e"].mean()) if "e" in one.trace else np.nan,
-        }
-        for one in predictions
-    ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame([client_row(one, test_batch, constants) for one in predictions])
+
+
+def client_row(one: Predictions, test_batch: int, constants: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return one row of ``client_rows``."""
+    return {
+        **(constants or {}),
+        "method": one.method.name,
+        "title": one.method.title,
+        "recipe": one.method.trained_with,
+        "test_batch": one.method.test_batch or test_batch,
+        "client": one.client,
+        "stream": one.stream,
+        "samples": len(one.labels),
+        "correct": int(one.right.sum()),
+        "accuracy": float(one.right.mean()),
+        "mean_e": float(one.trace["e"].mean()) if "e" in one.trace else np.nan,
+    }
 
 
 def sample_rows(predictions: Sequence[Predictions], constants: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -129,6 +135,49 @@ def sample_rows(predictions: Sequence[Predictions], constants: Mapping[str, Any]
             columns[name] = one.trace[name].astype(np.float64) if name in one.trace else np.nan
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
+
+
+class SampleTable:
+    """``samples.parquet``, written while clients are evaluated: memory does not grow with their number.
+
+    Use it in a ``with`` block; the file is there when the block ends well, and as it was before otherwise.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._waiting, self._rows = path, list[pd.DataFrame](), 0
+        self._stack = ExitStack()
+        self._writer: Any = None
+
+    def __enter__(self) -> SampleTable:
+        return self
+
+    def add(self, samples: pd.DataFrame) -> None:
+        """Add rows that ``sample_rows`` made, of the same methods each time."""
+        self._waiting.append(samples)
+        self._rows += len(samples)
+        if self._rows >= _ROWS_AT_ONCE:
+            self._flush()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if kind is None and self._writer is None:
+            write_table(pd.concat(self._waiting, ignore_index=True), self._path)
+            return
+        if kind is None:
+            self._flush()
+        self._stack.__exit__(kind, error, trace)
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not self._waiting:
+            return
+        table = pa.Table.from_pandas(pd.concat(self._waiting, ignore_index=True), preserve_index=False)
+        if self._writer is None:
+            temporary = self._stack.enter_context(replacing_file(self._path))
+            self._writer = self._stack.enter_context(pq.ParquetWriter(temporary, table.schema, compression="zstd"))
+        self._writer.write_table(table)
+        self._waiting, self._rows = [], 0
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:

@@ -21,6 +21,8 @@ from btfl.storage import read_described, read_file
 KIND, VERSION = "btfl run", 1
 LARGEST_TABLE = 4 << 30
 """Bytes of a table; larger ones are not read."""
+_BEFORE = {"coherent": ("coherent-1", "Coherent (ours)", "Coherent 1 (ours)")}
+"""What btfl 0.1.0 called otherwise: name, then name and the beginning of the title now."""
 _OF_ROW = ("method", "title", "client", "stream", "samples", "accuracy")
 
 
@@ -53,7 +55,7 @@ class SavedRun:
     @cached_property
     def samples(self) -> pd.DataFrame:
         """Every sample, read when it is asked for; what no method says is NaN, in older files too."""
-        samples = _read_table(RunFiles(self.folder).samples)
+        samples = _named_as_now(self.record, _read_table(RunFiles(self.folder).samples))
         return samples.assign(**{name: np.nan for name in TRACED if name not in samples})
 
     @property
@@ -100,7 +102,33 @@ def load_run(folder: str | Path) -> SavedRun:
     again = "Run `btfl bench` again; what is trained already is not trained again"
     record = read_described(path, KIND, VERSION, needs, again)
     check(RunRecord, record, path)
-    return SavedRun(files.folder, record, _read_table(files.results, _OF_ROW))
+    rows = _named_as_now(record, _read_table(files.results, _OF_ROW))
+    described = [{**one, **_renamed(record, one.get("name"), one.get("title"))} for one in record.get("methods", ())]
+    return SavedRun(files.folder, {**record, "methods": described} if described else record, rows)
+
+
+def _renamed(record: Mapping[str, Any], name: object, title: object) -> dict[str, str]:
+    """Return name and title of a method that btfl 0.1.0 knew by another name; empty if it is called the same."""
+    if record.get("btfl") != "0.1.0" or not (isinstance(name, str) and isinstance(title, str)):
+        return {}
+    base, bracket, settings = name.partition("[")
+    if base not in _BEFORE:
+        return {}
+    new, old_title, new_title = _BEFORE[base]
+    return {"name": f"{new}{bracket}{settings}", "title": title.replace(old_title, new_title, 1)}
+
+
+def _named_as_now(record: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the names that its methods have now."""
+    pairs = table[["method", "title"]].drop_duplicates() if "title" in table else table[["method"]].drop_duplicates()
+    for pair in pairs.to_dict("records"):
+        changes = _renamed(record, pair["method"], pair.get("title", ""))
+        if changes:
+            here = table["method"] == pair["method"]
+            table.loc[here, "method"] = changes["name"]
+            if "title" in table:
+                table.loc[here, "title"] = changes["title"]
+    return table
 
 
 def _read_table(path: Path, needs: Sequence[str] = ()) -> pd.DataFrame:

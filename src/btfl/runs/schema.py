@@ -29,7 +29,7 @@ class _Experiment(_Part):
     split: str
     alpha: FiniteFloat
     shards: Count
-    clients: Count
+    clients: Count | None
     severity: Count
     corruptions: list[str]
     samples: Count | None = None
@@ -84,7 +84,7 @@ class _TrainedSettings(_Part):
 class _Spec(_Part):
     recipe: str
     settings: _TrainedSettings
-    image_shape: Annotated[list[Count], Field(min_length=3, max_length=3)]
+    image_shape: Annotated[list[Count], Field(min_length=1, max_length=3)]
     classes: Count
 
 
@@ -106,6 +106,13 @@ class CostEntry(_Part):
     seconds_per_1000: Annotated[list[FiniteFloat], Field(min_length=1)]
     ratios: Annotated[list[FiniteFloat], Field(min_length=1)]
     peak_megabytes: FiniteFloat | None = None
+
+
+class TimeEntry(_Part):
+    """One entry of ``times.json``."""
+
+    seconds: Annotated[FiniteFloat, Field(ge=0)]
+    samples: Count
 
 
 def check(schema: type[BaseModel], content: Any, path: Path) -> None:

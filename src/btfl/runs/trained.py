@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from btfl.core.bundle import ClientBundle
+from btfl.core.bundle import OWN_SUMS, ClientBundle
+from btfl.core.calibration import SHAPES
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.errors import InputError, StorageError
@@ -19,8 +20,10 @@ from btfl.runs.layout import FEDERATION, TOTAL, FederationFiles, network_record,
 from btfl.runs.schema import FederationFields, check
 from btfl.storage import Arrays, load_record, load_version, save_record
 
-KIND, VERSION = "btfl trained federation", 2  # 1: bundles without the sums over distorted copies
+KIND, VERSION = "btfl trained federation", 3  # 1: no sums over distorted copies; 2: no calibration
+_BEFORE_CALIBRATION = 2
 NETWORK_KIND, NETWORK_VERSION = "btfl network", 1
+_FOLLOWS = {*SHAPES, OWN_SUMS}
 TOTAL_KIND, TOTAL_VERSION = "btfl total over clients", 1
 
 
@@ -59,6 +62,8 @@ class TrainedFederation:
             "image_shape": tuple(self.spec["image_shape"]),
             "classes": self.spec["classes"],
         }
+        told = self.spec.get("data", {})
+        model.update({name: told[name] for name in ("scaling", "backbone") if name in told})
         return DeployedClient(outcome.bundle, {"global": self.shared, **outcome.networks}, model)
 
     def outcome(self, number: int) -> ClientOutcome:
@@ -74,7 +79,8 @@ class TrainedFederation:
     def digest(self) -> str:
         """Return the sha256 over all final weights, heads, likelihoods and statistics, of the server and every client.
 
-        The total is no part of it: every bundle holds what follows from it.
+        The total is no part of it: every bundle holds what follows from it. Nor are the calibration and a client's own
+        class sums, which follow from the rest, so that digests of older versions still compare.
         """
         digest = hashlib.sha256(_digest(self.shared))
         for number in range(len(self.outcomes)):
@@ -105,7 +111,8 @@ class TrainedFederation:
     def load(cls, folder: str | Path) -> TrainedFederation:
         """Load a saved federation."""
         files = FederationFiles(Path(folder))
-        fields, shared = load_record(files.folder, FEDERATION, KIND, VERSION)
+        older = files.record.exists() and load_version(files.record) == _BEFORE_CALIBRATION
+        fields, shared = load_record(files.folder, FEDERATION, KIND, _BEFORE_CALIBRATION if older else VERSION)
         check(FederationFields, fields, files.record)
         outcomes = [
             None if names is None else load_outcome(files.client(number), names)
@@ -115,7 +122,7 @@ class TrainedFederation:
         if files.total.exists():
             arrays = load_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION)[1]
             try:
-                total = Summary(arrays)
+                total = Summary.from_arrays(arrays)
             except InputError as error:
                 raise StorageError(f"{files.total} does not fit together: {error}") from None
         return cls(fields["spec"], shared, tuple(outcomes), total)
@@ -148,7 +155,7 @@ def _arrays(outcome: ClientOutcome) -> Arrays:
         **{f"likelihood.{key}": one.frequencies for key, one in likelihoods.items()},
         **{f"likelihood.{key}.size": np.array([one.count, one.clients]) for key, one in likelihoods.items()},
         "entropies": np.array([bundle.local_entropy, bundle.global_entropy]),
-        **{f"statistics.{key}": array for key, array in bundle.statistics.items()},
+        **{f"statistics.{key}": array for key, array in bundle.statistics.items() if key not in _FOLLOWS},
         **{f"network.{name}.{key}": array for name in networks for key, array in networks[name].items()},
     }
 

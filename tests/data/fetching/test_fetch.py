@@ -40,7 +40,7 @@ def test_every_form_gives_the_same_images_in_the_cache(
     assert sorted(path.name for path in got.folder.iterdir()) == ["manifest.json", *sorted(fake)]
     assert fetch.check("cifar10").problems == ()
     source = load_source("cifar10")
-    np.testing.assert_array_equal(source.pool.images, fake["x_train.npy"])
+    np.testing.assert_array_equal(source.pool.values, fake["x_train.npy"])
     np.testing.assert_array_equal(source.pool.labels, fake["y_train.npy"])
     assert load_source("cifar10", root=place).pool.fingerprint == source.pool.fingerprint
 

@@ -29,7 +29,7 @@ def test_images_labels_and_class_names_come_back_as_they_went_in(tmp_path: Path)
     x, y = pictures(6), np.array([0, 1, 2, 0, 1, 2])
     path = saved(tmp_path, x=x, y=y, classes=np.array(["cat", "dog", "owl"]), domain=np.array(list("aabbab")))
     source = load_source("arrays", root=path)
-    np.testing.assert_array_equal(source.pool.images, x)
+    np.testing.assert_array_equal(source.pool.values, x)
     np.testing.assert_array_equal(source.pool.labels, y)
     assert source.name == "mine"
     assert source.classes == ("cat", "dog", "owl")
@@ -40,7 +40,7 @@ def test_images_labels_and_class_names_come_back_as_they_went_in(tmp_path: Path)
 
 def test_grey_images_without_a_channel_axis_get_one(tmp_path: Path) -> None:
     source = load_source("arrays", root=saved(tmp_path, x=pictures(4, 8, 8), y=np.array([0, 1, 0, 1])))
-    assert source.image_shape == (8, 8, 1)
+    assert source.sample_shape == (8, 8, 1)
     assert source.classes == ("0", "1")
 
 
@@ -87,7 +87,7 @@ def test_another_file_can_be_the_shift_and_its_labels_are_matched_by_class_name(
 
 def test_classes_without_an_image_are_said(tmp_path: Path) -> None:
     path = saved(tmp_path, x=pictures(2), y=np.array([0, 2]), classes=np.array(["a", "b", "c"]))
-    assert any("no image in the pool: b" in note for note in load_source("arrays", root=path).notes)
+    assert any("no sample in the pool: b" in note for note in load_source("arrays", root=path).notes)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,14 @@ def test_classes_without_an_image_are_said(tmp_path: Path) -> None:
         ({"x": pictures(2) / 255.0, "y": np.array([0, 1])}, r"'x' is float64; images must be uint8.*\* 255"),
         ({"x": pictures(2, 3, 8, 8), "y": np.array([0, 1])}, r"channels first: x.transpose\(0, 2, 3, 1\)"),
         ({"x": pictures(2, 8, 8, 4), "y": np.array([0, 1])}, r"'x' has shape \(2, 8, 8, 4\)"),
-        ({"x": pictures(2), "y": np.array([0.0, 1.0])}, "'y' must hold one whole number an image"),
-        ({"x": pictures(2), "y": np.array([0, -1])}, r"'y' holds the label -1 \(image 1\)"),
+        (
+            {"x": pictures(2), "y": np.array([0.0, 1.0])},
+            r"'y' must hold one whole number \(or string\) for",
+        ),
+        ({"x": pictures(2), "y": np.array([0, -1])}, r"'y' holds the label -1 \(sample 1\)"),
         (
             {"x": pictures(2), "y": np.array([0, 7]), "classes": np.array(["a", "b"])},
-            r"'y' holds the label 7 \(image 1\), but there are 2 classes, 0 to 1",
+            r"'y' holds the label 7 \(sample 1\), but there are 2 classes, 0 to 1",
         ),
         (
             {"x": pictures(2), "y": np.array([0, 1]), "x_shift": pictures(1), "y_shift": np.array([5])},
@@ -173,3 +176,60 @@ def test_an_encrypted_npz_is_one_sentence(tmp_path: Path) -> None:
     path.write_bytes(bytes(content))
     with pytest.raises(DataError, match=r"mine\.npz: 'x' cannot be opened: .*password"):
         load_source("arrays", root=path)
+
+
+def test_signals_and_vectors_of_any_number_load_as_float32(tmp_path: Path) -> None:
+    y = np.arange(4) % 2
+    for x, shape in ((RNG.normal(size=(4, 9, 3)), (9, 3)), (np.arange(20, dtype=np.int16).reshape(4, 5), (5,))):
+        source = load_source("arrays", root=saved(tmp_path, x=x, y=y))
+        assert source.sample_shape == shape
+        assert source.pool.values.dtype == np.float32
+        np.testing.assert_array_equal(source.pool.values, x.astype(np.float32))
+    assert any("B and D are left out" in note for note in source.notes)  # of vectors
+    shifted = load_source("arrays", root=saved(tmp_path, x=x, y=y, x_shift=x[:2] + 1, y_shift=y[:2]))
+    assert shifted.shifted is not None
+    assert shifted.kind == "vectors"
+
+
+@pytest.mark.parametrize("clients", [np.array([7, 3, 7, 5]), np.array(["eve", "bob", "eve", "dan"])])
+def test_the_client_column_names_owners(tmp_path: Path, clients: Any) -> None:
+    source = load_source("arrays", root=saved(tmp_path, x=pictures(4), y=np.arange(4) % 2, client=clients))
+    assert source.owners is not None
+    assert source.owner_names == tuple(map(str, sorted(set(clients.tolist()))))
+    assert [source.owner_names[owner] for owner in source.owners] == [str(name) for name in clients]
+    assert "3 clients" in repr(source)
+
+
+def test_strings_as_labels_become_classes(tmp_path: Path) -> None:
+    y = np.array(["run", "sit", "run", "lie"])
+    source = load_source("arrays", root=saved(tmp_path, x=pictures(4), y=y, x_shift=pictures(2), y_shift=y[1:3]))
+    assert source.classes == ("lie", "run", "sit")
+    assert source.pool.labels.tolist() == [1, 2, 1, 0]
+    assert source.shifted is not None
+    assert source.shifted.labels.tolist() == [2, 1]
+    named = load_source("arrays", root=saved(tmp_path, x=pictures(4), y=y, classes=np.array(["sit", "run", "lie"])))
+    assert named.pool.labels.tolist() == [1, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"client": np.array([0])}, "'client' must hold one whole number or string for each of the 2 images"),
+        ({"client": np.array([0.5, 1.0])}, "'client' must hold one whole number or string"),
+        ({"client": np.array(["a", "b"], dtype=object)}, "'client' is an object array, that is a pickle"),
+        ({"x": np.array([np.zeros((2, 2)), np.zeros((3, 2))], dtype=object)}, "object array.*samples of one size"),
+        ({"x": np.array([[np.nan, 1.0], [1.0, 2.0]])}, "NaN or infinite values in 1 of 2 vectors, first in number 0"),
+        ({"x": np.full((2, 3, 1), np.inf)}, "NaN or infinite values in 2 of 2 signals"),
+        ({"x": np.array([[2**40 + 1], [1]])}, "mine.npz: 'x': .*cannot hold 1099511627777 .sample 0. exactly"),
+        ({"x": np.array(["a", "b"])}, r"'x' is <U1 of shape \(2,\); samples are uint8 images"),
+        ({"x": np.zeros((2, 4), complex)}, "'x' is complex128"),
+        ({"x": np.zeros((0, 4))}, "'x' holds no sample"),
+        ({"x": np.zeros((2, 0))}, "hold nothing"),
+        ({"y": np.array(["a", "b"]), "classes": np.array(["b", "c"])}, "'y' holds the labels a, which are none of"),
+    ],
+)
+def test_what_is_wrong_with_samples_and_clients_is_one_sentence(
+    tmp_path: Path, arrays: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(DataError, match=sentence):
+        load_source("arrays", root=saved(tmp_path, **{"x": pictures(2), "y": np.array([0, 1]), **arrays}))

@@ -66,4 +66,4 @@ def test_the_real_cifar10_is_whole_and_quick_to_load(monkeypatch: pytest.MonkeyP
     source = load_source("cifar10", shift="none")
     assert time.perf_counter() - start < 1.0
     np.testing.assert_array_equal(np.bincount(source.pool.labels), np.full(10, 5_000))
-    np.testing.assert_allclose(source.pool.images.mean(axis=(0, 1, 2)) / 255, [0.4914, 0.4822, 0.4465], atol=1e-4)
+    np.testing.assert_allclose(source.pool.values.mean(axis=(0, 1, 2)) / 255, [0.4914, 0.4822, 0.4465], atol=1e-4)

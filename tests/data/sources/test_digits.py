@@ -19,10 +19,10 @@ def digits() -> Source:
 
 
 def test_the_pool_is_scikit_learns_digits_spread_over_the_grey_levels(digits: Source) -> None:
-    assert digits.image_shape == (8, 8, 1)
+    assert digits.sample_shape == (8, 8, 1)
     assert len(digits.pool) == 1797
-    assert digits.pool.images.max() == 255
-    back = np.rint(digits.pool.images[..., 0] / 255 * 16)
+    assert digits.pool.values.max() == 255
+    back = np.rint(digits.pool.values[..., 0] / 255 * 16)
     np.testing.assert_array_equal(back, load_digits().images)
 
 
@@ -30,7 +30,7 @@ def test_printed_digits_are_balanced_made_of_block_counts_and_repeatable(digits:
     assert digits.shifted is not None
     assert digits.shift_name == "printed digits"
     np.testing.assert_array_equal(np.bincount(digits.shifted.labels), np.full(10, PER_CLASS))
-    counts = digits.shifted.images / 255 * 16
+    counts = digits.shifted.values / 255 * 16
     np.testing.assert_allclose(counts, np.rint(counts), atol=0.04)
     assert printed(per_class=2).fingerprint == printed(per_class=2).fingerprint
     assert printed(per_class=2).fingerprint != printed(per_class=2, seed=9).fingerprint
@@ -39,17 +39,17 @@ def test_printed_digits_are_balanced_made_of_block_counts_and_repeatable(digits:
 
 def test_printed_digits_have_as_much_ink_as_handwritten_ones_and_fill_the_height(digits: Source) -> None:
     assert digits.shifted is not None
-    assert abs(digits.shifted.images.mean() / digits.pool.images.mean() - 1) < 0.15
-    rows_with_ink = (digits.shifted.images[..., 0].max(axis=2) > 0).sum(axis=1)
+    assert abs(digits.shifted.values.mean() / digits.pool.values.mean() - 1) < 0.15
+    rows_with_ink = (digits.shifted.values[..., 0].max(axis=2) > 0).sum(axis=1)
     assert rows_with_ink.min() >= 7
 
 
 def test_what_is_learnt_from_handwriting_carries_over_to_print_in_part(digits: Source) -> None:
     assert digits.shifted is not None
-    images = digits.pool.images.reshape(len(digits.pool), -1) / 255
+    images = digits.pool.values.reshape(len(digits.pool), -1) / 255
     learnt = KNeighborsClassifier(5).fit(images[::2], digits.pool.labels[::2])
     at_home = learnt.score(images[1::2], digits.pool.labels[1::2])
-    abroad = learnt.score(digits.shifted.images.reshape(len(digits.shifted), -1) / 255, digits.shifted.labels)
+    abroad = learnt.score(digits.shifted.values.reshape(len(digits.shifted), -1) / 255, digits.shifted.labels)
     assert at_home > 0.95
     assert 0.5 < abroad < 0.85
 

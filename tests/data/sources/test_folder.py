@@ -93,12 +93,12 @@ def test_pictures_of_every_mode_and_size_become_small_squares(tmp_path: Path) ->
     picture(root / "a" / "k" / "6palette.gif", 3, mode="P")
     picture(root / "b" / "k" / "1cmyk.jpg", (0, 0, 0, 0), mode="CMYK")
     source = load_source("folder", root=root, image_size=16)
-    assert source.image_shape == (16, 16, 3)
-    colours = source.pool.images[:, 8, 8].astype(int)
+    assert source.sample_shape == (16, 16, 3)
+    colours = source.pool.values[:, 8, 8].astype(int)
     np.testing.assert_allclose(colours[:4], [RED, (77, 77, 77), (255, 255, 255), GREEN], atol=1)
     np.testing.assert_allclose(colours[4], BLUE, atol=6)
     assert source.shifted is not None
-    np.testing.assert_array_equal(source.shifted.images[0], 255)
+    np.testing.assert_array_equal(source.shifted.values[0], 255)
     assert said(source, "central square")
     assert said(source, "1 grey pictures")
     assert said(source, "1 pictures with transparency were drawn on white")
@@ -111,7 +111,7 @@ def test_the_central_square_is_kept(tmp_path: Path) -> None:
         (tmp_path / "s" / domain / "k").mkdir(parents=True)
         Image.fromarray(wide).save(tmp_path / "s" / domain / "k" / "1.png")
     source = load_source("folder", root=tmp_path / "s", image_size=10)
-    np.testing.assert_array_equal(source.pool.images[0], np.broadcast_to(np.array(RED, np.uint8), (10, 10, 3)))
+    np.testing.assert_array_equal(source.pool.values[0], np.broadcast_to(np.array(RED, np.uint8), (10, 10, 3)))
 
 
 def test_a_broken_picture_is_refused_by_name(tmp_path: Path) -> None:
@@ -263,9 +263,9 @@ def test_imagenet32_and_imagenet_r_keep_the_classes_they_share(tmp_path: Path) -
     assert source.shift_name == "ImageNet-R"
     assert source.shifted is not None
     np.testing.assert_array_equal(np.bincount(source.shifted.labels), [3, 3, 3])
-    grey = source.shifted.images.mean(axis=(1, 2, 3))
+    grey = source.shifted.values.mean(axis=(1, 2, 3))
     np.testing.assert_allclose(grey, 60 * source.shifted.labels, atol=4)
-    channels = source.pool.images[:, 5, 7].astype(int) - (source.pool.labels + 1)[:, None]
+    channels = source.pool.values[:, 5, 7].astype(int) - (source.pool.labels + 1)[:, None]
     assert (channels == channels[0]).all()
     assert channels[0, 0] > channels[0, 1] > channels[0, 2]  # red first, as in the file
     assert said(source, "3 images of imagenet-r are of no class")
@@ -314,3 +314,20 @@ def test_a_pipe_among_the_pictures_is_refused_and_does_not_hang(tmp_path: Path) 
     os.mkfifo(tmp_path / "a" / "cat" / "1.png")
     with pytest.raises(DataError, match="not a regular file"):
         load_source("folder", root=tmp_path, shift="none")
+
+
+def test_the_first_level_can_be_clients(tmp_path: Path) -> None:
+    root = tree(tmp_path / "set", ("ann", "bob", "cid"), each=3)
+    source = load_source("folder", root=root, level="client")
+    assert source.shifted is None
+    assert source.domains is None
+    assert source.owner_names == ("ann", "bob", "cid")
+    assert source.owners is not None
+    assert np.bincount(source.owners).tolist() == [len(source.pool) // 3] * 3
+    packed = load_source("folder", root=tarred(root, tmp_path / "set.tar", "w"), level="client")
+    assert packed.pool.fingerprint == source.pool.fingerprint
+    assert packed.owners_fingerprint == source.owners_fingerprint
+    with pytest.raises(InputError, match="client/class/image has no domains, so shift can only be none"):
+        load_source("folder", root=root, level="client", shift="ann")
+    with pytest.raises(UnknownNameError, match=r"unknown level of a tree 'clients'\. Did you mean client"):
+        load_source("folder", root=root, level="clients")

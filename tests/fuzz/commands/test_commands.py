@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from btfl.bench.run import run_bench
+from btfl.benchmark.run import run_bench
 from btfl.cli import main
 from btfl.experiments.experiment import Experiment, make_experiment
 from btfl.methods.registry import METHODS

@@ -93,7 +93,7 @@ def fuzz(folder: Path, cases: int, seed: int) -> Counter[str]:
         read = make(place)
         whole = read()
         files = sorted(path for path in place.rglob("*") if path.suffix in (".json", ".safetensors"))
-        for _ in range(cases // len(MAKERS)):
+        for _ in range(-(-cases // len(MAKERS))):
             path = rng.choice(files)
             content = path.read_bytes()
             values = path.suffix == ".json" and path.name != "speed.json" and rng.random() < 0.6

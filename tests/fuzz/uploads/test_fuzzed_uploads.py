@@ -108,7 +108,7 @@ class Answers:
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 200), pytest.param(200, 800, marks=pytest.mark.slow)], ids=["fast", "slow"]
+    ("first", "count"), [(0, 200), pytest.param(200, 1000, marks=pytest.mark.slow)], ids=["fast", "slow"]
 )
 def test_a_damaged_upload_is_refused_or_harmless(first: int, count: int) -> None:
     recipe, data, update, description = honest()

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import btfl.studies.drift.detectors as detectors_module
 from btfl import ClientBundle, DiscretisedLikelihood
-from btfl.bench.run import run_bench
+from btfl.benchmark.run import run_bench
 from btfl.cli.drift import drift
 from btfl.core.generative import class_scores
 from btfl.core.heads import LinearHead

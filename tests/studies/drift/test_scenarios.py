@@ -12,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from btfl.bench.run import run_bench
+from btfl.benchmark.run import run_bench
 from btfl.cli.scenarios import scenarios
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import make_experiment

@@ -60,6 +60,7 @@ BY_HAND = {
     "data, 32x32, npz). Put train_data_batch_1.npz to train_data_batch_10.npz, map_clsloc.txt and imagenet-r.tar "
     "in a folder and name that as root.",
     "arrays": "nothing to get: name your npz file as root",
+    "table": "nothing to get: name your Parquet or CSV file as root",
 }
 
 

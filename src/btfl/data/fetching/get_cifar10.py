@@ -160,7 +160,7 @@ def _read_tfjs(read: Callable[[str], bytes], progress: Progress) -> Content:
     for i, name in enumerate(TFJS[:6]):
         progress("decoding the PNG files", i, 6)
         try:
-            with Image.open(io.BytesIO(read(name))) as image:
+            with Image.open(io.BytesIO(read(name)), formats=["PNG"]) as image:
                 rows = np.asarray(image.convert("RGB"))
         except (OSError, SyntaxError, ValueError, zlib.error, Image.DecompressionBombError) as error:
             raise DataError(f"{name} is truncated or damaged: {error}") from error

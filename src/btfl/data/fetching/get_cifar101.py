@@ -13,7 +13,7 @@ import numpy as np
 from btfl.data.fetching.cache import Progress, silent
 from btfl.data.fetching.download import downloaded
 from btfl.data.fetching.stored import Content, Part, StoredSet, read_bytes
-from btfl.data.source import LabelledImages
+from btfl.data.source import Samples
 from btfl.errors import DataError
 
 BASE_URL = "https://raw.githubusercontent.com/modestyachts/CIFAR-10.1/master/datasets/"
@@ -57,14 +57,14 @@ def find(version: str, places: list[Path]) -> Path | None:
     return None
 
 
-def load(version: str, folder: Path) -> LabelledImages:
+def load(version: str, folder: Path) -> Samples:
     """Load one version from a folder that holds its files; refuses damaged ones."""
     stored = VERSIONS[version]
     problems = stored.problems(folder)
     if problems:
         raise DataError(f"{stored.title} in {folder} is not as published: {'; '.join(problems)}")
     images, labels = (stored.load(folder, part.file) for part in stored.parts)
-    return LabelledImages(images, labels.astype(np.int64))
+    return Samples(images, labels.astype(np.int64))
 
 
 def read_from(version: str, place: Path, progress: Progress = silent) -> Content:

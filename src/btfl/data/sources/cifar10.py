@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from btfl.data.fetching import get_cifar10, get_cifar101
 from btfl.data.fetching.cache import cache_root
-from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
+from btfl.data.source import NO_SHIFT_NOTE, Samples, Source
 from btfl.data.sources.arrays import read_other
 from btfl.data.sources.npz import Npz
 from btfl.errors import DataError, InputError
@@ -32,7 +32,7 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
     return Source(
         name="cifar10",
         classes=get_cifar10.CLASSES,
-        pool=LabelledImages(images, labels.astype(np.int64)),
+        pool=Samples(images, labels.astype(np.int64)),
         shifted=shifted,
         shift_name=shift_name,
         notes=notes,
@@ -57,7 +57,7 @@ def _pool(root: Path | None) -> tuple[NDArray[Any], NDArray[Any]]:
     return images, labels
 
 
-def _shifted(root: Path | None, shift: str | Path | None) -> tuple[LabelledImages | None, str | None, tuple[str, ...]]:
+def _shifted(root: Path | None, shift: str | Path | None) -> tuple[Samples | None, str | None, tuple[str, ...]]:
     places = [*([root] if root is not None else []), cache_root()]
     named = "cifar10.1" if shift is None else str(shift).lower()
     if named == "none":

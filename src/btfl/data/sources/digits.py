@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
+from btfl.data.source import NO_SHIFT_NOTE, Samples, Source
 from btfl.errors import DataError, InputError
 from btfl.pixels.types import Images
 from btfl.randomness import generator
@@ -65,15 +65,15 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
     )
 
 
-def handwritten() -> LabelledImages:
+def handwritten() -> Samples:
     """Return the 1,797 handwritten digits as grey 8x8 images."""
     from sklearn.datasets import load_digits
 
     counts, labels = load_digits(return_X_y=True)
-    return LabelledImages(_grey(counts.reshape(-1, 8, 8)), labels.astype(np.int64))
+    return Samples(_grey(counts.reshape(-1, 8, 8)), labels.astype(np.int64))
 
 
-def printed(per_class: int = PER_CLASS, seed: int = SEED) -> LabelledImages:
+def printed(per_class: int = PER_CLASS, seed: int = SEED) -> Samples:
     """Draw the printed digits: every font in turn, jittered by the generator of ``seed``."""
     rng = generator(seed, "printed digits")
     fonts = [_font(name) for name in FONTS]
@@ -81,7 +81,7 @@ def printed(per_class: int = PER_CLASS, seed: int = SEED) -> LabelledImages:
     counts = np.stack(
         [_block_counts(_bitmap(str(digit), fonts[i % len(fonts)], rng)) for i, digit in enumerate(labels)]
     )
-    return LabelledImages(_grey(counts), labels)
+    return Samples(_grey(counts), labels)
 
 
 def _font(name: str) -> ImageFont.FreeTypeFont:

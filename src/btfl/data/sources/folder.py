@@ -1,6 +1,7 @@
 """Any tree ``domain/class/image``, as a folder or a tar: OfficeHome, PACS, Office-31, or the user's own.
 
-One domain is left out of the pool and is the shift. A root in a folder of its own
+One domain is left out of the pool and is the shift. With ``level="client"`` the first level is the client that an image
+belongs to, ``client/class/image``, and none is left out. A root in a folder of its own
 (``pacs/photo/dog/1.jpg``) and classes one level down (``amazon/images/mug/1.jpg``, as in Office-31) are
 recognised. Pictures are cut to their central square and resized to ``image_size``
 (see :mod:`btfl.data.sources.pictures`).
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Source
+from btfl.data.source import NO_SHIFT_NOTE, Samples, Source
 from btfl.data.sources.pictures import Seen, decode_all
 from btfl.data.sources.tree import Listing, Parts, open_tree
 from btfl.errors import DataError, InputError, UnknownNameError, listed
@@ -32,7 +33,9 @@ class Picture:
     path: Parts
 
 
-def load(*, root: Path | None = None, shift: str | Path | None = None, image_size: int = 32) -> Source:
+def load(
+    *, root: Path | None = None, shift: str | Path | None = None, image_size: int = 32, level: str = "domain"
+) -> Source:
     """Load a tree of image files.
 
     Parameters
@@ -40,7 +43,12 @@ def load(*, root: Path | None = None, shift: str | Path | None = None, image_siz
     root : a folder or tar, domain/class/image
     shift : the domain to leave out of the pool (default: the last by name), or "none"
     image_size : side of the square that pictures are resized to, in pixels
+    level : what the folders of the first level are: "domain" or "client"
     """
+    if level == "client":
+        return _load_clients(root, shift, image_size)
+    if level != "domain":
+        raise UnknownNameError("level of a tree", str(level), ("domain", "client"))
     return _load(root, shift, image_size, None)
 
 
@@ -75,8 +83,8 @@ def _load(root: Path | None, shift: str | Path | None, image_size: int, expected
     return Source(
         name=root.stem if expected is None else kind,
         classes=tuple(classes),
-        pool=LabelledImages(images[: len(pool)], labels[: len(pool)]),
-        shifted=LabelledImages(images[len(pool) :], labels[len(pool) :]) if other else None,
+        pool=Samples(images[: len(pool)], labels[: len(pool)]),
+        shifted=Samples(images[len(pool) :], labels[len(pool) :]) if other else None,
         shift_name=left_out,
         domains=np.array([kept.index(picture.domain) for picture in pool], dtype=np.int64),
         domain_names=tuple(kept),
@@ -84,8 +92,30 @@ def _load(root: Path | None, shift: str | Path | None, image_size: int, expected
     )
 
 
-def _pictures(listing: Listing, name: str, notes: list[str]) -> list[Picture]:
-    """Find domain, class and file in the paths; sorted, so that a folder and its tar are in the same order."""
+def _load_clients(root: Path | None, shift: str | Path | None, image_size: int) -> Source:
+    if root is None:
+        raise InputError("folder needs the path of a folder or tar file, client/class/image, as root")
+    if shift is not None and str(shift).lower() != "none":
+        raise InputError("a tree client/class/image has no domains, so shift can only be none")
+    with open_tree(root) as tree:
+        notes: list[str] = []
+        pictures = _pictures(tree.listing, root.name, notes, "client")
+        seen = Seen()
+        images = decode_all(tree, [picture.path for picture in pictures], image_size, seen)
+    classes, clients = sorted({picture.label for picture in pictures}), sorted({picture.domain for picture in pictures})
+    of_class, of_client = ({name: place for place, name in enumerate(names)} for names in (classes, clients))
+    return Source(
+        name=root.stem,
+        classes=tuple(classes),
+        pool=Samples(images, np.array([of_class[picture.label] for picture in pictures], dtype=np.int64)),
+        owners=np.array([of_client[picture.domain] for picture in pictures], dtype=np.int64),
+        owner_names=tuple(clients),
+        notes=(*notes, NO_SHIFT_NOTE, *seen.notes(image_size)),
+    )
+
+
+def _pictures(listing: Listing, name: str, notes: list[str], first: str = "domain") -> list[Picture]:
+    """Find domain or client, class and file in the paths; sorted, so that a folder and its tar have the same order."""
     found: dict[Parts, list[Picture]] = defaultdict(list)
     outside: list[Parts] = []
     for path in sorted(listing.images):
@@ -96,13 +126,13 @@ def _pictures(listing: Listing, name: str, notes: list[str]) -> list[Picture]:
             found[levels[:-3]].append(Picture(levels[-3], levels[-2], path))
     if not found:
         example = f": {'/'.join(outside[0])} is not in one" if outside else ""
-        raise DataError(f"{name} holds no image in a tree domain/class/image{example}")
+        raise DataError(f"{name} holds no image in a tree {first}/class/image{example}")
     if len(found) > 1:
-        first, second = ("/".join(pictures[0].path) for pictures in list(found.values())[:2])
-        raise DataError(f"{name} is no tree domain/class/image: {first} and {second} are not in one")
+        one, other = ("/".join(pictures[0].path) for pictures in list(found.values())[:2])
+        raise DataError(f"{name} is no tree {first}/class/image: {one} and {other} are not in one")
     (prefix, pictures), *_ = found.items()
     if outside:
-        notes.append(f"{len(outside)} images outside of domain/class/ were left out: {listed(map('/'.join, outside))}")
+        notes.append(f"{len(outside)} images outside of {first}/class/ were left out: {listed(map('/'.join, outside))}")
     if listing.passed_over:
         names = listed(map("/".join, sorted(listing.passed_over)))
         notes.append(f"{len(listing.passed_over)} files that are no images were skipped: {names}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.data.source import NO_SHIFT_NOTE, LabelledImages, Labels, Source
+from btfl.data.source import NO_SHIFT_NOTE, Labels, Samples, Source
 from btfl.data.sources.npz import Npz
 from btfl.data.sources.pictures import Seen, decode_all
 from btfl.data.sources.tree import Parts, open_tree
@@ -142,7 +142,7 @@ def _imagenet_r(root: Path, shift: str | Path | None) -> Path | None:
 
 def _read_r(
     place: Path, wnids: Wnids, classes: int | None, per_class: int | None, notes: list[str]
-) -> tuple[list[int], LabelledImages]:
+) -> tuple[list[int], Samples]:
     """Read ImageNet-R: the labels it shares with ``wnids``, and its images of them."""
     label_of = {wnid: label for label, (wnid, _) in wnids.items()}
     with open_tree(place) as tree:
@@ -165,7 +165,7 @@ def _read_r(
         seen = Seen()
         images = decode_all(tree, files, SIDE, seen)
     notes.extend(seen.notes(SIDE))
-    return kept, LabelledImages(images, labels)
+    return kept, Samples(images, labels)
 
 
 def _sample(files: list[Parts], limit: int | None, wnid: str) -> list[Parts]:
@@ -176,7 +176,7 @@ def _sample(files: list[Parts], limit: int | None, wnid: str) -> list[Parts]:
     return [files[i] for i in sorted(chosen.tolist())]
 
 
-def _read_batches(batches: list[tuple[Path, Labels]], kept: list[int], per_class: int | None) -> LabelledImages:
+def _read_batches(batches: list[tuple[Path, Labels]], kept: list[int], per_class: int | None) -> Samples:
     """Read images of the kept classes; rows are chosen by label first, so that memory holds only what is kept."""
     index = {label: i for i, label in enumerate(kept)}
     taken: Counter[int] = Counter()
@@ -195,7 +195,7 @@ def _read_batches(batches: list[tuple[Path, Labels]], kept: list[int], per_class
         images[start : start + len(wanted)] = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
         start += len(wanted)
     labels = np.concatenate([theirs[wanted] for (_, theirs), wanted in zip(batches, chosen, strict=True)])
-    return LabelledImages(images, np.array([index[label] for label in labels.tolist()], dtype=np.int64))
+    return Samples(images, np.array([index[label] for label in labels.tolist()], dtype=np.int64))
 
 
 def _labels(path: Path) -> Labels:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from btfl.data.sources.tree import Parts, Tree
 from btfl.errors import DataError, InputError
@@ -111,7 +111,8 @@ def decode(data: bytes, name: str, size: int) -> tuple[NDArray[np.uint8], Kind]:
     except DECODE_ERRORS as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{name} is broken or no image: {error}") from error
+        said = f"it is none of {', '.join(FORMATS)}" if isinstance(error, UnidentifiedImageError) else error
+        raise DataError(f"{name} is broken or no image: {said}") from error
 
 
 def _rgb(image: Image.Image, transparent: bool) -> Image.Image:

@@ -16,7 +16,12 @@ class BtflSettings(Settings):
     """How BTFL decides; the defaults are the preset ``paper``.
 
     ``release`` is what the authors' public program does. Change single knobs with
-    ``BtflSettings.preset("paper", count="after")``.
+    ``BtflSettings.preset("paper", count="after")``. `btfl methods btfl` lists all settings, ``knobs()`` returns them.
+
+    Example
+    -------
+    >>> BtflSettings(prune_above=5.0).prune_above
+    5.0
     """
 
     title: ClassVar[str] = "BTFL"

@@ -1,23 +1,46 @@
 """How the features of a class are distributed: from everyone's class sums to scores of the classes.
 
 A density is a function of the sums and the shrinkage that returns a ``Head``: a ``LinearHead`` where the scores are
-linear in the features, else a ``ScoreHead``. To try another one, write the function and enter it in ``DENSITIES``.
+linear in the features, else a ``ScoreHead``. Where clients have class means of their own, it is asked a second time
+with the client's offsets from everyone's means (classes, dimensions) as third argument. To try another one, write the
+function and enter it in ``DENSITIES``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from btfl.core.generative import class_scores
 from btfl.core.heads import Head, LinearHead
-from btfl.core.summary import ClassSums
+from btfl.core.sums import ClassSums
 
-Density = Callable[[ClassSums, float], Head]
+Floats = NDArray[np.float64]
+Density = Callable[..., Head]
 
 
-def gaussian(sums: ClassSums, shrinkage: float) -> LinearHead:
+def gaussian(sums: ClassSums, shrinkage: float, offsets: Floats | None = None) -> LinearHead:
     """One Gaussian for each class, all with the pooled within-class covariance: linear scores."""
-    return class_scores(sums, shrinkage)
+    return class_scores(sums, shrinkage, offsets)
+
+
+def own_offsets(counts: Floats, sums: Floats, everyone: ClassSums, inverse_kappa: float) -> Floats:
+    """Return how far a client's class means are from everyone's, (classes, dimensions), by empirical Bayes.
+
+    The client's mean of class k is drawn around everyone's, with the variance within a class over kappa. With n samples
+    of its own, of mean m, its expected offset is (m - mu) n / (n + kappa).
+
+    Parameters
+    ----------
+    counts, sums : (classes,) and (classes, dimensions) of the client's own samples
+    everyone : everyone's sums over samples as they are
+    inverse_kappa : 1/kappa; 0 gives zeros
+    """
+    means = everyone.sums / np.maximum(everyone.counts, 1.0)[:, None]
+    trust = inverse_kappa / (1.0 + inverse_kappa * counts)
+    return np.asarray(trust[:, None] * (sums - counts[:, None] * means))
 
 
 DENSITIES: Mapping[str, Density] = {"gaussian": gaussian}

@@ -1,7 +1,8 @@
 """What one sample says: its log likelihood ratio, internal against external.
 
 ``label`` is the method's own: exact where the client and the rest of the world differ in how often each class occurs.
-The others are ablations. To try another one, write a class and enter it in ``EVIDENCES``.
+Where clients have class means of their own as well, the method compares two densities instead. The others are
+ablations. To try another one, write a class and enter it in ``EVIDENCES``.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Discriminant:
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings, share_ratios: Floats) -> None:
         own, sums = bundle.statistic("train_features"), everyones_sums(bundle)
         total = sums.counts.sum()
-        self._weight, self._offset = discriminant(own, total, sums.sums.sum(axis=0), sums.scatter, settings.shrinkage)
+        self._weight, self._offset = discriminant(
+            own, total, sums.sums.sum(axis=0), sums.scatter, settings.chosen(bundle).shrinkage
+        )
 
     def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
         """Return the log ratio."""

@@ -5,6 +5,10 @@ one sample (``evidence.py``), a memory of the stream (``memory.py``) and the wei
 
 With linear scores all heads are linear: a product of softmaxes is the softmax of the sum of their logits. So a sample
 costs one product, one exponential of its result, and a few additions.
+
+Clients that differ in their labels alone share the class means. Where their validation parts say that they differ in
+what a class looks like, too, each has means of its own (``density.own_offsets``): in the local generative head, and in
+the evidence, which then compares two densities. Without that, the evidence is version 1's, to the bit.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_one_sample
 from btfl.core.arithmetic import ARRAYS, SCALARS, Arithmetic
-from btfl.core.bundle import ClientBundle
+from btfl.core.bundle import OWN_SUMS, ClientBundle
+from btfl.core.calibration import SHAPES, Choice
 from btfl.core.generative import NEEDED, OPTIONAL, everyones_sums, shares
 from btfl.core.heads import Head, product, stack
 from btfl.core.softmax import softmax_parts
@@ -25,14 +30,14 @@ from btfl.errors import InputError
 from btfl.knobs import Settings
 from btfl.methods.base import Client, Column, Method, Trace
 from btfl.methods.card import PINK, Card
-from btfl.methods.coherent.density import DENSITIES
+from btfl.methods.coherent.density import DENSITIES, own_offsets
 from btfl.methods.coherent.evidence import EVIDENCES
 from btfl.methods.coherent.memory import MEMORIES
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.coherent.weight import WEIGHTS
 
 Floats = NDArray[np.float64]
-_LOCAL, _FEDAVG, _GENERATIVE = range(3)  # places in ``heads``
+_LOCAL, _FEDAVG, _GENERATIVE, _OWN = range(4)  # places in ``heads``
 
 
 class Coherent(Method):
@@ -54,15 +59,24 @@ class Coherent(Method):
         Card(
             "coherent",
             "Coherent (ours)",
-            "mixes the heads by P(external): exact evidence under label shift, three regimes, no tests",
+            "mixes the heads by P(external): evidence from class Gaussians, three regimes, settings by likelihood",
             "ours, not the paper's (docs/method.md)",
             PINK,
             "*",
         ),
+        Card(
+            "coherent-1",
+            "Coherent 1 (ours)",
+            "its first version: clients differ in their labels alone, one setting for all datasets",
+            colour=PINK,
+            marker="P",
+            line="dashed",
+            settings={"preset": "first"},
+        ),
     )
     settings_class: ClassVar[type[Settings]] = CoherentSettings
     needs: ClassVar[tuple[str, ...]] = ("local_class_counts", *NEEDED)
-    reads: ClassVar[tuple[str, ...]] = (*needs, *OPTIONAL)
+    reads: ClassVar[tuple[str, ...]] = (*needs, *OPTIONAL, OWN_SUMS, *SHAPES)
     """All it may read of a bundle's statistics: sums only."""
     columns: ClassVar[Mapping[str, Column]] = {
         "e": Column("P(the sample is external), which is the weight of the global head"),
@@ -72,36 +86,52 @@ class Coherent(Method):
     exportable: ClassVar[bool] = True
     settings: CoherentSettings
 
-    heads: tuple[Head, Head, Head]
-    """The local one, FedAvg's, and the generative one under everyone's label shares."""
+    chosen: Choice
+    """The settings that the data can set, as they are used."""
+    heads: tuple[Head, ...]
+    """The local one, FedAvg's, and the generative one under everyone's label shares; where the client has class means
+    of its own, also the generative one with these, under its own shares."""
     share_ratios: Floats
     """Of each class: the client's share of labels over everyone's."""
+    compares_means: bool
+    """Whether the evidence compares the client's own class means with everyone's, and not only label shares."""
     global_weights: tuple[float, float]
     """How much of the global answer FedAvg's head and the generative one give."""
 
     def __init__(self, client: Client | ClientBundle, settings: CoherentSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
-        bundle, chosen = self.bundle, self.settings
-        sums = everyones_sums(bundle, chosen.distorted)
+        bundle, settings_ = self.bundle, self.settings
+        self.chosen = chosen = settings_.chosen(bundle)
+        sums = everyones_sums(bundle, settings_.distorted)
         if sums.sums.shape != bundle.global_head.weight.shape:
             shapes = sums.sums.shape, bundle.global_head.weight.shape
             raise InputError(f"the statistics are for (classes, dimensions) = {shapes[0]}, the heads for {shapes[1]}")
-        scores = DENSITIES[chosen.density](sums, chosen.shrinkage)
+        density = DENSITIES[settings_.density]
+        scores = density(sums, chosen.shrinkage)
+        offsets = self._offsets()
+        own_scores = scores if offsets is None else density(sums, chosen.shrinkage, offsets)
         everyone = shares(np.asarray(bundle.statistics["global_class_counts"], dtype=np.float64))
-        own = shares(np.asarray(bundle.statistics["local_class_counts"], dtype=np.float64), everyone, chosen.openness)
+        own = shares(
+            np.asarray(bundle.statistics["local_class_counts"], dtype=np.float64), everyone, settings_.openness
+        )
         self.share_ratios = np.exp(own - everyone)
-        generative = scores.under(own, chosen.temperature)
-        local: Mapping[str, Head] = {
-            "personal": bundle.personal_head,
-            "generative": generative,
-            "both": product(bundle.personal_head, generative),
-        }
-        self.heads = local[chosen.local_heads], bundle.global_head, scores.under(everyone, chosen.temperature)
-        self.global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (0.5, 0.5)}[chosen.global_heads]
+        generative = own_scores.under(own, chosen.temperature)
+        both = product(bundle.personal_head, generative)
+        if chosen.local_temperature != 1.0:
+            both = both.under(np.zeros(bundle.classes), chosen.local_temperature)
+        local: Mapping[str, Head] = {"personal": bundle.personal_head, "generative": generative, "both": both}
+        more = () if offsets is None else (generative,)
+        head = local[settings_.local_heads]
+        self.heads = head, bundle.global_head, scores.under(everyone, chosen.temperature), *more
+        share = chosen.generative_share
+        self.global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (1.0 - share, share)}[
+            settings_.global_heads
+        ]
         self._stack = stack(self.heads)
-        self._evidence = EVIDENCES[chosen.evidence](bundle, chosen, self.share_ratios)
-        self._memory = MEMORIES[chosen.memory](bundle, chosen)
-        self._weight = WEIGHTS[chosen.weight]
+        self._evidence = EVIDENCES[settings_.evidence](bundle, settings_, self.share_ratios)
+        self.compares_means = offsets is not None and settings_.evidence == "label"
+        self._memory = MEMORIES[settings_.memory](bundle, settings_)
+        self._weight = WEIGHTS[settings_.weight]
         single = self._evidence.single and self._memory.single
         self._one_sample = (1, bundle.dimensions) if single else None
         self._seen = 0
@@ -110,18 +140,32 @@ class Coherent(Method):
         """Return (samples, classes) probabilities for (samples, dimensions) features, in the order of the stream."""
         if isinstance(batch, np.ndarray) and batch.shape == self._one_sample and batch.dtype.kind == "f":
             single, length = as_one_sample(batch)
-            weights, totals, _ = softmax_parts(self._stack.of_one(single), length > self._stack.large_above)
+            logits = self._stack.of_one(single)
+            weights, totals, shifted = softmax_parts(logits, length > self._stack.large_above)
             sums = totals.tolist()
-            e = self._decide(SCALARS, single, weights[_GENERATIVE], sums[_GENERATIVE])
-            return _mixed(weights, *self._shares(e, *sums))[None]
+            e = self._decide(SCALARS, single, weights[_GENERATIVE], sums, _lowered(logits, shifted))
+            return _mixed(weights, *self._shares(e, *sums[:3]))[None]
         features = as_features(batch, width=self.bundle.dimensions)
-        weights, totals, _ = softmax_parts(self._stack.by_sample(features), self._stack.large(features))
-        e = self._decide(ARRAYS, features, weights[:, _GENERATIVE], totals[:, _GENERATIVE])
-        return _mixed(weights.swapaxes(0, 1), *(share[:, None] for share in self._shares(e, *totals.T)))
+        logits = self._stack.by_sample(features)
+        weights, totals, shifted = softmax_parts(logits, self._stack.large(features))
+        e = self._decide(ARRAYS, features, weights[:, _GENERATIVE], totals.T, _lowered(logits, shifted))
+        return _mixed(weights.swapaxes(0, 1), *(share[:, None] for share in self._shares(e, *totals.T[:3])))
 
-    def _decide(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
-        """Return e by evidence, memory and weight; the generative head's softmax comes as weights over totals."""
-        log_tau = self._evidence.log_tau(xp, features, weights, totals)
+    def _decide(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any, lowered: Any) -> Any:
+        """Return e by evidence, memory and weight.
+
+        Parameters
+        ----------
+        weights : of the generative head's softmax, over its total
+        totals : of each head's softmax
+        lowered : by how much each head's logits were lowered to stay in range; None if they were not
+        """
+        if self.compares_means:
+            log_tau = xp.log(totals[_OWN]) - xp.log(totals[_GENERATIVE])
+            if lowered is not None:
+                log_tau = log_tau + (lowered[..., _OWN] - lowered[..., _GENERATIVE])
+        else:
+            log_tau = self._evidence.log_tau(xp, features, weights, totals[_GENERATIVE])
         log_tau = xp.clip(log_tau, self.settings.log_tau_limit)
         judged = self._memory.take(log_tau, features)
         e = self._weight(xp, judged, log_tau)
@@ -133,6 +177,15 @@ class Coherent(Method):
         """Return how much of each head's softmax is in the answer, over its total, in the order of ``heads``."""
         from_fedavg, from_generative = self.global_weights
         return (1.0 - e) / local, e * from_fedavg / fedavg, e * from_generative / generative
+
+    def _offsets(self) -> Floats | None:
+        """Return how far the client's class means are from everyone's; None if clients share them."""
+        statistics = self.bundle.statistics
+        if self.chosen.inverse_kappa == 0 or OWN_SUMS not in statistics:
+            return None
+        counts = np.asarray(statistics["local_class_counts"], dtype=np.float64)
+        sums = np.asarray(statistics[OWN_SUMS], dtype=np.float64)
+        return own_offsets(counts, sums, everyones_sums(self.bundle), self.chosen.inverse_kappa)
 
     @property
     def trace(self) -> Trace:
@@ -153,6 +206,11 @@ class Coherent(Method):
         """Forget the stream."""
         self._memory.reset()
         self._seen, self.found = 0, None
+
+
+def _lowered(logits: Floats, shifted: Floats) -> Floats | None:
+    """Return by how much softmax_parts has lowered each head's logits; None if it has not."""
+    return None if shifted is logits else logits[..., 0] - shifted[..., 0]
 
 
 def _mixed(weights: Any, local: Any, fedavg: Any, generative: Any) -> Floats:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from btfl.report import paper
-from btfl.report.accuracy import COLUMNS, by_seed, spread, values_of
+from btfl.report.accuracy import by_seed, spread, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.overview import alpha, titles_of
 from btfl.report.style import INK
@@ -22,9 +22,9 @@ def by_stream(group: Group) -> Figure:
     seeds = by_seed(group.rows)
     batches = group.rows.groupby("method")["test_batch"].first()
     figure = Figure(figsize=(9.6, 0.9 + 0.25 * len(methods) + 0.2))
-    axes = figure.subplots(1, len(COLUMNS), sharey=True)
+    axes = figure.subplots(1, len(group.columns), sharey=True)
     has_paper = False
-    for panel, column in zip(axes, COLUMNS, strict=True):
+    for panel, column in zip(axes, group.columns, strict=True):
         for place, name in enumerate(methods):
             style, values = group.style(name), values_of(seeds, name, column)
             panel.errorbar(
@@ -76,7 +76,7 @@ def by_heterogeneity(series: Sequence[Group]) -> Figure:
 
 
 def by_model(groups: Sequence[Group]) -> Figure:
-    """The average of the five streams, a panel for each model."""
+    """The average of the streams, a panel for each model."""
     titles = titles_of(groups)
     figure = Figure(figsize=(2.2 + 2.3 * len(groups), 1.0 + 0.27 * len(titles)))
     axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
@@ -94,5 +94,5 @@ def by_model(groups: Sequence[Group]) -> Figure:
         panel.margins(x=0.15)
         panel.locator_params(axis="x", nbins=5)
     axes[0].set_yticks(range(len(titles)), list(titles.values()))
-    figure.supxlabel("average accuracy of the five streams (%)", fontsize=9)
+    figure.supxlabel("accuracy, average of the streams (%)", fontsize=9)
     return figure

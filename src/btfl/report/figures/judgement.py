@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from btfl.data.streams import STREAMS
+from btfl.data.streams import LETTERS
 from btfl.report import calibration, detection
-from btfl.report.accuracy import by_client, values_of
+from btfl.report.accuracy import values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.style import INK
 
@@ -24,11 +24,11 @@ def reliability(group: Group) -> Figure:
     columns = math.ceil(len(methods) / lines)
     figure = Figure(figsize=(0.6 + 1.85 * columns, 0.6 + 2.25 * lines))
     axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-    five = group.samples[group.samples["stream"].isin(STREAMS)]
+    every = group.samples[group.samples["stream"].isin(group.streams)]
     for panel in axes.flat[len(methods) :]:
         panel.set_visible(False)
     for panel, name in zip(axes.flat, methods, strict=False):
-        samples, style = five[five["method"] == name], group.style(name)
+        samples, style = every[every["method"] == name], group.style(name)
         found = calibration.reliability(samples["confidence"].to_numpy(), samples["right"].to_numpy(dtype=bool))
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         panel.vlines(found.confidence, found.confidence, found.accuracy, color=style.colour, linewidth=3, alpha=0.35)
@@ -49,9 +49,12 @@ def reliability(group: Group) -> Figure:
 
 def trade_off(group: Group) -> Figure:
     """IND accuracy against EXD accuracy: every client small, every method's mean large, and the Pareto front."""
-    table = by_client(group.rows)
-    table["internal"] = table[["original_ind", "shifted_ind"]].mean(axis=1)
-    table["external"] = table[["original_exd", "shifted_exd"]].mean(axis=1)
+    internal_streams, external_streams = (
+        [stream for stream in group.streams if stream.endswith(kind)] for kind in ("_ind", "_exd")
+    )
+    table = group.by_client.assign(
+        internal=group.by_client[internal_streams].mean(axis=1), external=group.by_client[external_streams].mean(axis=1)
+    )
     figure = Figure(figsize=(8.2, 4.9))
     panel = figure.subplots()
     means = []
@@ -73,10 +76,15 @@ def trade_off(group: Group) -> Figure:
     handles.append(
         Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label="one client")
     )
-    panel.set_xlabel("IND accuracy, mean of A and B (%)")
-    panel.set_ylabel("EXD accuracy, mean of C and D (%)")
+    panel.set_xlabel(f"IND accuracy, {_mean_of(internal_streams)} (%)")
+    panel.set_ylabel(f"EXD accuracy, {_mean_of(external_streams)} (%)")
     figure.legend(handles=handles, loc="outside right upper")
     return figure
+
+
+def _mean_of(streams: Sequence[str]) -> str:
+    letters = [LETTERS[stream] for stream in streams]
+    return f"mean of {' and '.join(letters)}" if len(letters) > 1 else f"on {letters[0]}"
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -91,8 +99,9 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 def detector(group: Group) -> Figure:
     """ROC curves of e, a panel for each pair of internal and external samples."""
     figure = Figure(figsize=(9.2, 4.1))
-    axes = figure.subplots(1, len(detection.PAIRS), sharex=True, sharey=True)
-    for panel, pair in zip(axes, detection.PAIRS, strict=True):
+    pairs = detection.pairs_in(group.streams)
+    axes = figure.subplots(1, len(pairs), sharex=True, sharey=True)
+    for panel, pair in zip(axes, pairs, strict=True):
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         for name in group.telling("e"):
             style = group.style(name)

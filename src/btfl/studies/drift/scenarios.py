@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from btfl.bench.evaluate import Evaluation, needed_recipes, run_stream
+from btfl.benchmark.evaluate import Evaluation, needed_recipes, run_stream
 from btfl.data.source import Labels
-from btfl.data.streams import STREAMS, Manifest, Stream, render
+from btfl.data.streams import STREAMS, Manifest, Stream
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import make_experiment
-from btfl.experiments.load import load_data
+from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import Variant, find_method
 from btfl.models.forward import extract
 from btfl.randomness import generator
@@ -123,8 +123,9 @@ class Picks:
 
     def of(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Return the picks from what each base stream has: its features, or its labels."""
-        starts = np.cumsum([0, *(len(parts[name]) for name in BASE[:-1])])
-        chosen: NDArray[Any] = np.concatenate([parts[name] for name in BASE])[starts[self.stream] + self.index]
+        starts = np.cumsum([0, *(len(parts.get(name, ())) for name in BASE[:-1])])
+        there = np.concatenate([parts[name] for name in BASE if name in parts])
+        chosen: NDArray[Any] = there[starts[self.stream] + self.index]
         return chosen
 
 
@@ -139,7 +140,7 @@ def draw_picks(
         raise InputError(f"a stream has at least 2 samples, not {length}")
     rng = generator(seed, "scenario", scenario.name, client)
     external = scenario.external(length, rng)
-    picks = fill(scenario.name, external, {name: len(labels[name]) for name in BASE}, rng, shifted=shifted)
+    picks = fill(scenario.name, external, {name: len(labels.get(name, ())) for name in BASE}, rng, shifted=shifted)
     if not scenario.by_class:
         return picks
     order = np.lexsort((picks.of(labels), external))
@@ -153,7 +154,7 @@ def fill(
     stream, index = np.empty(len(external), np.int8), np.empty(len(external), np.int64)
     for first, places in ((0, ~external), (2, external)):
         numbers = range(first, first + (2 if shifted else 1))
-        pool = np.array([(number, i) for number in numbers for i in range(sizes[BASE[number]])]).reshape(-1, 2)
+        pool = np.array([(number, i) for number in numbers for i in range(sizes.get(BASE[number], 0))]).reshape(-1, 2)
         needed = int(places.sum())
         if needed and not len(pool):
             raise InputError(f"the stream {BASE[first]} is empty: this client has no samples to pick from")
@@ -176,7 +177,8 @@ def open_run(folder: str | Path, methods: Sequence[str] = FEATURE_METHODS, root:
                 "`btfl bench` with a method that needs it"
             )
         federations[recipe] = TrainedFederation.load(place.folder)
-    return Evaluation(load_data(experiment, root).source, Manifest.load(folder), federations, chosen)
+    data, embedder = embedded(experiment, load_data(experiment, root))
+    return Evaluation(data.source, Manifest.load(folder), federations, chosen, embedder=embedder)
 
 
 def _feature_method(name: str) -> Variant:
@@ -196,7 +198,7 @@ class Base:
 
     number: int
     labels: Mapping[str, Labels]
-    """Of each base stream; for judging, never for a method."""
+    """Of each base stream that there is; for judging, never for a method."""
     clients: Mapping[str, DeployedClient]
     """By recipe."""
     features: Mapping[str, Mapping[str, Floats]]
@@ -205,13 +207,14 @@ class Base:
 
 def make_base(evaluation: Evaluation, number: int) -> Base:
     """Render a client's base streams and compute their features, once."""
-    streams = render(evaluation.source, evaluation.manifest, number)
+    streams = evaluation.streams(number)
+    there = [name for name in BASE if name in streams]  # vectors may have no shifted streams
     clients = {recipe: federation.client(number) for recipe, federation in evaluation.federations.items()}
     features = {
-        recipe: {name: extract(client.extractor(), streams[name].images).astype(np.float64) for name in BASE}
+        recipe: {name: extract(client.extractor(), streams[name].values).astype(np.float64) for name in there}
         for recipe, client in clients.items()
     }
-    return Base(number, {name: streams[name].labels for name in BASE}, clients, features)
+    return Base(number, {name: streams[name].labels for name in there}, clients, features)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from btfl.report.accuracy import paired_bootstrap
-from btfl.report.drawing import Drawing, draw
+from btfl.report.drawing import Drawing
 from btfl.report.groups import is_oracle
 from btfl.report.style import INK, Style, style_of
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
@@ -129,7 +129,7 @@ def drift_table(curves: pd.DataFrame, rate: float, after: int) -> Table:
 
 def drift_drawing(curves: pd.DataFrame, after: int) -> Drawing:
     """Draw delay against false alarms, a panel for each family of detectors; ours is in each of them."""
-    return draw(
+    return Drawing(
         "drift",
         "Delay of detection against false alarms",
         "Median delay until a drift from IND to EXD is detected, against the rate of false alarms, as the threshold of "

@@ -12,7 +12,7 @@ from btfl.core.heads import LinearHead
 from btfl.core.softmax import entropy, log_softmax
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
-from btfl.data.source import LabelledImages, Source
+from btfl.data.source import Samples, Source
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.pixels.types import Images
@@ -35,7 +35,7 @@ def synthetic_clients(model: str, recipes: Sequence[str]) -> dict[str, DeployedC
     """Return, for each recipe, a client of a federation of three that was trained for a round on synthetic images."""
     images = synthetic_images(160, "training")
     labels = np.arange(len(images)) % CLASSES
-    source = Source("synthetic", tuple(map(str, range(CLASSES))), LabelledImages(images, labels))
+    source = Source("synthetic", tuple(map(str, range(CLASSES))), Samples(images, labels))
     data = FederatedData(source, make_partition(source, PartitionSettings(clients=3, kind="equal"), seed=0))
     settings = TrainingSettings.for_model(model, rounds=1, local_epochs=1)
     clients = {}

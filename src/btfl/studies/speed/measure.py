@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from btfl.bench.evaluate import Evaluation
+from btfl.benchmark.evaluate import Evaluation
 from btfl.data.streams import render
 from btfl.engines.pool import one_thread
 from btfl.methods.heads import Oracle
 from btfl.methods.registry import find_method
-from btfl.pixels.images import to_tensor
+from btfl.models.inputs import to_tensor
 from btfl.pixels.types import Images
 from btfl.randomness import generator
 from btfl.runs.client import DeployedClient
@@ -71,7 +71,7 @@ def measure_run(evaluation: Evaluation, folder: Path, samples: int = 160, repeat
     """Time a run's methods at batch 1 on images of client 0's own stream, and save the costs beside the results."""
     names = [method.name for method in evaluation.methods if not issubclass(method.method, Oracle)]
     clients = {recipe: federation.client(0) for recipe, federation in evaluation.federations.items()}
-    images = render(evaluation.source, evaluation.manifest, 0)["original_ind"].images[:samples]
+    images = render(evaluation.source, evaluation.manifest, 0)["original_ind"].values[:samples]
     first = next(iter(clients.values()))
     with one_thread():
         costs = _measure(first.model["name"], names, {FORWARD: first, **clients}, images, 1, repeats)
@@ -164,7 +164,7 @@ def _run_alone(name: str, client: DeployedClient) -> float | None:
         predict(image[None])
     # not getrusage: on Linux a child begins with the peak of its parent there
     status = Path("/proc/self/status")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8")) if status.exists() else None
     return int(found[1]) / 1e3 if found else None
 
 

@@ -1,0 +1,56 @@
+"""How settings that a paper leaves open were chosen: for all methods in the same way, on validation parts alone.
+
+Run as ``python benchmarks/choose_settings.py RUN... --method "adapt[scale=3]" --method "adapt[scale=10]"`` with
+folders of finished runs (``btfl bench``) and any number of methods that take features. The streams are those of
+``coherent_settings.py``: the benchmark's five kinds, and one of turns, made of validation samples and of shifts that
+no test stream has. It gives mean accuracy and log loss over clients and streams; docs/protocol.md says how they
+decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from coherent_settings import Federation, load
+
+from btfl.methods.base import BundleOnly
+from btfl.methods.registry import Variant, find_method
+
+
+def judged(federation: Federation, variant: Variant) -> tuple[float, float]:
+    """Return mean accuracy (%) and log loss of a method over clients and streams."""
+    accuracy, loss = [], []
+    for bundle, of_client in zip(federation.bundles, federation.streams, strict=True):
+        method = variant.build(BundleOnly(bundle))
+        for features, labels in of_client:
+            method.reset()
+            probabilities = method.predict(features)
+            accuracy.append((probabilities.argmax(axis=1) == labels).mean())
+            loss.append(-np.log(np.maximum(probabilities[np.arange(len(labels)), labels], 1e-12)).mean())
+    return 100 * float(np.mean(accuracy)), float(np.mean(loss))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--method", action="append", required=True, help="a method with settings; may be repeated")
+    typed = parser.parse_args()
+    variants = [find_method(name) for name in typed.method]
+    federations: dict[tuple[Path, str], Federation] = {}
+    print("| method | mean: accuracy, log loss | " + " | ".join(run.name for run in typed.runs) + " |")
+    print("| --- |" + " --- |" * (len(typed.runs) + 1))
+    for variant in variants:
+        results = []
+        for run in typed.runs:
+            key = run, variant.trained_with
+            if key not in federations:
+                federations[key] = load(*key)
+            results.append(judged(federations[key], variant))
+        cells = [f"{a:.2f}, {loss:.4f}" for a, loss in [np.mean(results, axis=0), *results]]
+        print(f"| {variant.name} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""One benchmark run, from data to results: train what the methods need, evaluate them all, save everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from btfl.backbones.embed import Embedder, Places, Rows
+from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
+from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
+from btfl.benchmark.record import constants, describe_run
+from btfl.data.federated import FederatedData
+from btfl.data.source import Source
+from btfl.data.streams import Manifest, make_manifest
+from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
+from btfl.engines.base import Engine
+from btfl.engines.federation import is_finished, run_spec
+from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
+from btfl.engines.pool import WorkerPool
+from btfl.experiments.experiment import Experiment
+from btfl.experiments.load import embedded, load_data
+from btfl.methods.registry import find_method
+from btfl.recipes.registry import make_recipe
+from btfl.runs.costs import Times
+from btfl.runs.layout import RunFiles
+from btfl.runs.lock import locked
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
+from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
+from btfl.runs.trained import TrainedFederation
+from btfl.storage import check_inside, sealed, write_json
+
+Watch = Callable[[str, Event], None]
+"""Called with the recipe, or ``evaluation``, and what has happened."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BenchRun:
+    """A finished run."""
+
+    experiment: Experiment
+    folder: Path
+    source: Source
+    manifest: Manifest
+    rows: pd.DataFrame
+    record: Mapping[str, Any]
+    """What ``run.json`` says."""
+    evaluation: Evaluation
+    """The trained federations and streams, for further work on them."""
+
+    def __repr__(self) -> str:
+        return f"BenchRun({self.record['run']}, {self.rows['method'].nunique()} methods, in {self.folder})"
+
+
+def run_bench(
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    workers: int = 1,
+    engine: Engine | None = None,
+    watch: Watch | None = None,
+    faults: FaultSettings | None = None,
+    tensorboard: bool = False,
+    start: Start | None = None,
+    overwrite: bool = False,
+) -> BenchRun:
+    """Do everything an experiment asks for; what is trained already in the folder is not trained again.
+
+    Results of other methods of the same experiment stay in the folder; those of another experiment are an error.
+
+    Parameters
+    ----------
+    experiment : what to train and to evaluate
+    folder : where the run is saved; an interrupted one goes on from there
+    workers : processes that evaluate clients, and train them if no engine is given
+    engine : where clients train
+    watch : called as the run goes on
+    faults : when a client has failed, and how many may
+    tensorboard : whether to write the metrics of training for TensorBoard
+    start : where trained weights are taken from; nothing is trained then
+    overwrite : whether results that are in the folder are replaced
+
+    Example: ``run_bench(make_experiment(read_preset("demo")), "runs/demo").rows``
+    """
+    if tensorboard:
+        need_tensorboard()
+    files = RunFiles(Path(folder))
+    with locked(files.folder, files.lock, files.holder):  # or two that add methods would each lose the other's
+        return _run_bench(experiment, files, workers, engine, watch, faults, tensorboard, start, overwrite)
+
+
+def _run_bench(
+    experiment: Experiment,
+    files: RunFiles,
+    workers: int,
+    engine: Engine | None,
+    watch: Watch | None,
+    faults: FaultSettings | None,
+    tensorboard: bool,
+    start: Start | None,
+    overwrite: bool,
+) -> BenchRun:
+    watch = watch or (lambda recipe, event: None)
+    data = load_data(experiment)
+    source, partition = data.source, data.partition
+    manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
+    seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen)
+    about = describe_run(experiment, source, manifest, ())
+    earlier = None if overwrite else find_earlier(files.folder, experiment, about)
+
+    data, embedder = embed(experiment, data, workers, watch)
+    federations: dict[str, TrainedFederation] = {}
+    for name in needed_recipes(methods):
+        federations[name] = train_recipe(
+            name,
+            experiment,
+            data,
+            engine or LocalEngine(workers),
+            files.folder,
+            watch=watch,
+            faults=faults,
+            tensorboard=tensorboard,
+            start=start,
+        )
+
+    methods, left_out = suitable(methods, federations)
+    manifest.save(files.folder)
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
+    whole = experiment if earlier is None else joined(experiment, earlier)
+    record = describe_run(whole, source, manifest, methods, notes)
+    times = Times.of_run(files.folder) if earlier is not None else Times()
+    evaluation = Evaluation(
+        source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
+    )
+    if earlier is None:
+        with SampleTable(files.samples) as table:
+            rows = _evaluated(evaluation, workers, record, watch, table.add, times)
+    else:
+        samples: list[pd.DataFrame] = []
+        rows = add_rows(earlier, _evaluated(evaluation, workers, record, watch, samples.append, times), record)
+        write_table(add_samples(earlier, pd.concat(samples, ignore_index=True), record), files.samples)
+        record = add_record(earlier, record)
+    times.write(files.folder)
+    write_table(rows, files.results)
+    write_json(files.record, sealed(record))  # last: a folder that has it is complete
+    return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
+
+
+def embed(
+    experiment: Experiment, data: FederatedData, workers: int, watch: Watch
+) -> tuple[FederatedData, Embedder | None]:
+    """Return data with the features of the experiment's backbone, if it has one, computed in so many processes.
+
+    Returned with it is what turns further samples into features. ``watch`` is called as features are computed, with
+    the name of the backbone.
+    """
+
+    def spread(function: Callable[[Places], Rows], items: Sequence[Places]) -> Iterator[Rows]:
+        with WorkerPool[Places, Rows](workers, function) as pool:
+            yield from pool.map(items)
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        watch(what, Event("embed", 0, 0, done, total or done, {}))
+
+    return embedded(experiment, data, spread, progress)
+
+
+def _evaluated(
+    evaluation: Evaluation,
+    workers: int,
+    record: Mapping[str, Any],
+    watch: Watch,
+    add: Callable[[pd.DataFrame], None],
+    times: Times,
+) -> pd.DataFrame:
+    """Return the rows of all clients; ``add`` is called with the samples of each, which are not kept here.
+
+    How long the methods took is added to ``times``.
+    """
+    same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
+    clients, rows = len(evaluation.manifest.clients), list[dict[str, Any]]()
+    for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
+        rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
+        add(sample_rows(of_client, of_samples))
+        times.add(of_client)
+        watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
+    return pd.DataFrame(rows)
+
+
+def train_recipe(
+    name: str,
+    experiment: Experiment,
+    data: FederatedData,
+    engine: Engine,
+    folder: Path,
+    *,
+    watch: Watch,
+    faults: FaultSettings | None = None,
+    tensorboard: bool = False,
+    start: Start | None = None,
+) -> TrainedFederation:
+    """Train one recipe of an experiment, in a folder of its own inside the run's; resume or load it if it is there.
+
+    Where its rounds are those of another recipe, that one is trained if necessary, and only the end is the recipe's
+    own. The parameters are those of ``run_bench``.
+    """
+    place = RunFiles(folder).training(name).folder
+    check_inside(folder, RunFiles(folder).all_trainings.name)
+    recipe = make_recipe(name, experiment.training_settings(), data.sample_shape, len(data.source.classes))
+    spec = run_spec(recipe, data)
+    if start is not None:
+        prepare_training(start, spec, place, recipe.rounds_of)
+    elif recipe.rounds_of is not None and not is_finished(place):
+        train_recipe(
+            recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
+        )
+        state = last_state(RunFiles(folder).training(recipe.rounds_of).folder)
+        write_checkpoint(state, spec, place)
+        RunLog(place, lambda event: None).write("taken", recipe=recipe.rounds_of, rounds=state.round)
+    with ExitStack() as stack:
+        board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
+
+        def report(event: Event) -> None:
+            watch(name, event)
+            if board is not None:
+                board(event)
+
+        return train_federation(recipe, data, engine, folder=place, report=report, faults=faults)
+
+
+def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederation]) -> list[str]:
+    if start is None:
+        return []
+    found = [digest_note(start, recipe, federation) for recipe, federation in federations.items()]
+    return [f"Trained weights are those of {start.name}.", *filter(None, found)]
+
+
+def _not_used(manifest: Manifest, source: Source) -> list[str]:
+    if not manifest.left_out:
+        return []
+    return [f"{manifest.left_out} {source.kind} of the other domain are in the pool too and are not used"]
