@@ -45,7 +45,7 @@ def mlserver(environment: Path, folder: Path) -> Iterator[tuple[int, int]]:
     ports = {name: free_port() for name in ("http_port", "grpc_port", "metrics_port")}
     (folder / "settings.json").write_text(json.dumps({**ports, "parallel_workers": 0, "host": "127.0.0.1"}))
     path = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
-    words = [environment / "bin" / "mlserver", "start", str(folder)]
+    words = [str(environment / "bin" / "mlserver"), "start", str(folder)]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
         words, env={**os.environ, **path}, stdout=quiet, stderr=quiet, start_new_session=True

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl import ClientBundle, Coherent, Summary
 from btfl.monitor import calibrate, own_features
-from btfl.serve.tensors import InferRequest
 from btfl.storage import write_json
+
+if TYPE_CHECKING:
+    from btfl.serve.tensors import InferRequest
 
 CLASSES, DIMENSIONS = 6, 12
 Floats = NDArray[np.float64]
@@ -65,4 +67,6 @@ def save_fleet(folder: Path, clients: int = 3) -> Path:
 
 def asking(array: Floats, sequence: str = "7", id: str = "", start: bool = False, end: bool = False) -> InferRequest:  # noqa: A002
     """Make a request as the server reads it."""
+    from btfl.serve.tensors import InferRequest  # needs btfl[serve], which tests of the monitor do not
+
     return InferRequest(id, "features", array, sequence, start, end, (), False)

@@ -134,7 +134,8 @@ def own_features(bundle: ClientBundle, settings: Settings | None = None, seed: i
         found = bundle.statistics.get(f"{part}_features")
         if found is not None and len(found) >= FEWEST:
             return Own(np.asarray(found, dtype=np.float64), {"train": "training"}.get(part, part), len(found))
-    wider, distorted = (float(getattr(settings, name, usual)) for name, usual in (("temperature", 1), ("distorted", 0)))
+    wider = float(getattr(settings, "temperature", None) or 1.0)  # None: a method that finds it by itself
+    distorted = float(getattr(settings, "distorted", None) or 0.0)
     return Own(_from_sums(bundle, generator(seed, "own features from sums"), 1000, wider, distorted), "sums", 0)
 
 

@@ -130,9 +130,12 @@ def test_no_command_takes_the_last_of_two() -> None:
         for option in options:
             if option.multiple or option.is_eager or option.is_flag:
                 continue
-            value = "honest" if option.name == "split" else "dirichlet" if option.name == "partition" else "2"
-            value = "true" if option.type is click.BOOL else "0.5" if option.name in ("scale", "min_share") else value
-            value = "8" if option.name in ("longest_stream", "fewest", "backbone_size") else value
-            required = ["--onnx", "file"] if name == "export" and option.name != "onnx" else []
+            value = "true" if option.type is click.BOOL else "0.5" if option.name in ("scale", "min_share") else "2"
+            if isinstance(option.type, click.Choice):
+                value = str(option.type.choices[-1])
+            elif isinstance(option.type, click.IntRange):
+                value = str(max(2, option.type.min or 0))
+            others = [each for each in options if each.required and each is not option]
+            required = [word for each in others for word in (each.opts[0], "file")]
             with pytest.raises(click.UsageError, match=f"{option.opts[0]} is given twice"):
                 command.make_context(name, [*words, *required, *[option.opts[0], value] * 2])

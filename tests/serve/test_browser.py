@@ -122,6 +122,7 @@ def test_it_fits_a_phone_and_the_dark(server: Server, browser: Any, width: int, 
     assert (sum(ground) < 3 * 64) == (scheme == "dark")
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for_and_kept_to_the_tab(tmp_path: Path, browser: Any) -> None:
     from btfl.serve.schema import open_engine
     from btfl.serve.tokens import TokenBook

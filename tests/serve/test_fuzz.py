@@ -117,6 +117,7 @@ def raw_bytes(server: Server, examples: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_requests_by_the_schema_and_raw_bytes_are_answered_or_refused(server: Server) -> None:
     assert sum(by_schema(server, 60).values()) > 30
     assert sum(raw_bytes(server, 150).values()) == 150
@@ -135,5 +136,6 @@ def test_ten_thousand_requests_leave_the_server_as_it_was(server: Server) -> Non
     assert server.is_ready()
 
 
+@pytest.mark.slow
 def test_the_log_holds_no_traceback(server: Server, tmp_path: Path) -> None:
     assert "Traceback" not in server.read_log()

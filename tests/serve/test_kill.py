@@ -129,6 +129,7 @@ def kill_and_check(folder: Path, database: str, kills: int, postgres: Postgres |
         server.kill()
 
 
+@pytest.mark.slow
 def test_a_killed_server_loses_and_repeats_nothing(tmp_path: Path) -> None:
     samples, retried = kill_and_check(tmp_path, sqlite(tmp_path), 2, None, 1)
     assert samples > 0

@@ -10,6 +10,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.client import Weights
 from btfl.core.summary import Summary
 from btfl.errors import InputError
+from btfl.export.before import before
 from btfl.export.extractor import extractor_graph
 from btfl.methods.coherent import Coherent
 from btfl.monitor import MonitorSettings, calibrate, own_features
@@ -45,9 +46,10 @@ def pack_serving(run: Path, folder: Path, weights: Weights | None = None) -> Ser
         own[number] = Summary.of(train, labels, whole.classes).arrays
         bundles[number] = without_features(whole)
         warm_up = MonitorSettings().warm_up
-        calibrations[number] = calibrate(Coherent(whole), own_features(whole), warm_up)
+        # the method as it will be served, which is without features
+        calibrations[number] = calibrate(Coherent(bundles[number]), own_features(whole), warm_up)
     client = federation.client(0)
-    graph = extractor_graph(client.extractor(), client.model["image_shape"])
+    graph = extractor_graph(client.extractor(), before(client))
     graph.producer_name = "btfl"
     serving = Serving(
         bundles, own, calibrations, graph.SerializeToString(deterministic=True), RECIPE, federation.digest()

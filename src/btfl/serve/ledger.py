@@ -29,6 +29,7 @@ _PRUNE_EVERY = 64
 _CACHED = 4096
 _COUNTED_FOR = 5.0  # seconds
 _CHECKPOINT_EVERY = 1.0  # seconds
+_TOLD_EVERY = 0.25  # seconds between two changes of a stream's time: less than watchers look back (``watching.py``)
 
 
 class _Compiled:
@@ -50,6 +51,7 @@ class _Row(NamedTuple):
     bundle: str
     state: bytes
     ended: bool
+    updated: float
 
 
 class Taken(NamedTuple):
@@ -168,7 +170,7 @@ class Ledger:
         version = 1 if row is None else row.version + 1
         answer = Answer(step.outputs, version, memory, step.alarmed, began)
         signals = {name: step.means.get(name) for name in SIGNAL_COLUMNS}
-        values = {
+        values: dict[str, Any] = {
             "identity": model.identity,
             "bundle": model.sha256,
             "state": step.state,
@@ -193,7 +195,10 @@ class Ledger:
         else:
             stream = row.id
             values["of"], values["before"] = stream, row.version
-            self._sql["update"].run(cursor, values)
+            plain = memory == "continued" and not step.alarms and not asked.end and now - row.updated < _TOLD_EVERY
+            if plain:
+                values["updated"] = row.updated
+            self._sql["go on" if plain else "update"].run(cursor, values)
             if cursor.rowcount != 1:
                 connection.rollback()
                 return None
@@ -217,7 +222,8 @@ class Ledger:
             self._sql["prune"].run(cursor, {"of": stream, "until": version - self._history})
         connection.commit()
         if self._alone:
-            self._remember(key, _Row(stream, version, model.identity, model.sha256, step.state, asked.end))
+            told = model.identity, model.sha256, step.state, asked.end, values["updated"]
+            self._remember(key, _Row(stream, version, *told))
         return answer
 
     def _replay(self, stream: int, asked: InferRequest, digest: bytes) -> Answer | None:
@@ -233,8 +239,8 @@ class Ledger:
         found = self._one("find", dict(zip(("tenant", "model", "sequence"), key, strict=True)))
         if found is None:
             return None
-        id_, version, identity, bundle, state, ended = found
-        return _Row(id_, version, identity, bundle, bytes(state), bool(ended))
+        id_, version, identity, bundle, state, ended, updated = found
+        return _Row(id_, version, identity, bundle, bytes(state), bool(ended), updated)
 
     def _one(self, name: str, values: dict[str, Any]) -> Any:
         connection = self._connection()
@@ -338,6 +344,12 @@ def _statements() -> dict[str, sa.Executable]:
             turned=turned,
             started=started,
             **shared,
+        )
+        .where(streams.c.id == of, streams.c.version == sa.bindparam("before")),
+        "go on": sa.update(streams)
+        .values(
+            version=streams.c.version + sa.literal_column("1"),
+            **{name: shared[name] for name in ("state", "samples", *SIGNAL_COLUMNS)},
         )
         .where(streams.c.id == of, streams.c.version == sa.bindparam("before")),
         "note": sa.insert(requests),
