@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl import Coherent, CoherentSettings
-from btfl.monitor import Alarm, Calibration, Monitor, Own, calibrate, own_features
+from btfl.monitor import Alarm, AlarmLevels, Monitor, Own, calibrate, own_features
 from btfl.randomness import generator
 from btfl.studies.drift.detectors import SIGNALS, river, scaled
 from btfl.studies.drift.protocol import RECIPE, Protocol, first_alarm, judge, streams
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 FirstAlarm = Callable[[Floats], int]
 
 
-def ours(bundle: Any, calibration: Calibration, rate: float) -> FirstAlarm:
+def ours(bundle: Any, calibration: AlarmLevels, rate: float) -> FirstAlarm:
     def first(features: Floats) -> int:
         method, found = Coherent(bundle), list[Alarm]()
         method.predict(features)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from btfl import Btfl, Coherent
 from btfl.errors import InputError
 from btfl.methods.base import Trace
-from btfl.monitor import RATES, Alarm, Calibration, Levels, Monitor, Own, calibrate, level_at, own_features, watched
+from btfl.monitor import RATES, Alarm, AlarmLevels, Levels, Monitor, Own, calibrate, level_at, own_features, watched
 from fleet import foreign, make_bundles, own
 
 BUNDLE = make_bundles()[0]
 
 
-def flat(on: float, warm_up: int = 0) -> Calibration:
-    return Calibration({"all_external": (on,) * len(RATES)}, {"all_external": 0.0}, warm_up, "validation", 100, "x")
+def flat(on: float, warm_up: int = 0) -> AlarmLevels:
+    return AlarmLevels({"all_external": (on,) * len(RATES)}, {"all_external": 0.0}, warm_up, "validation", 100, "x")
 
 
 def trace(values: list[float]) -> Trace:
@@ -133,11 +133,11 @@ def test_a_method_without_all_external_is_watched_by_e() -> None:
 
 def test_a_calibration_comes_back_from_json() -> None:
     one = calibrate(Coherent(BUNDLE), own_features(BUNDLE), drawn=2000)
-    assert Calibration.from_json(json.loads(json.dumps(one.to_json()))) == one
+    assert AlarmLevels.from_json(json.loads(json.dumps(one.to_json()))) == one
     wrong: object
     for wrong in ({}, [], {**one.to_json(), "levels": {}}, {**one.to_json(), "levels": {"all_external": [1]}}):
         with pytest.raises(InputError):
-            Calibration.from_json(wrong)
+            AlarmLevels.from_json(wrong)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from btfl.core.generative import everyones_sums
 from btfl.errors import InputError
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Method
+from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.state import check_keys, count
 from btfl.randomness import generator
 
@@ -59,7 +60,7 @@ class Levels(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class AlarmLevels:
     """Levels of each signal at each of ``RATES``, and what they were found on."""
 
     levels: Mapping[str, tuple[float, ...]]
@@ -95,7 +96,7 @@ class Calibration:
         }
 
     @classmethod
-    def from_json(cls, value: Any) -> Calibration:
+    def from_json(cls, value: Any) -> AlarmLevels:
         """Return what ``to_json`` gave; anything else is an ``InputError``."""
         check_keys(value, ("levels", "middle", "warm_up", "source", "samples", "method"))
         levels, middle = value["levels"], value["middle"]
@@ -134,7 +135,8 @@ def own_features(bundle: ClientBundle, settings: Settings | None = None, seed: i
         found = bundle.statistics.get(f"{part}_features")
         if found is not None and len(found) >= FEWEST:
             return Own(np.asarray(found, dtype=np.float64), {"train": "training"}.get(part, part), len(found))
-    wider = float(getattr(settings, "temperature", None) or 1.0)  # None: a method that finds it by itself
+    chosen = settings.chosen(bundle) if isinstance(settings, CoherentSettings) else settings  # what the data have set
+    wider = float(getattr(chosen, "temperature", None) or 1.0)
     distorted = float(getattr(settings, "distorted", None) or 0.0)
     return Own(_from_sums(bundle, generator(seed, "own features from sums"), 1000, wider, distorted), "sums", 0)
 
@@ -168,7 +170,7 @@ def identity(method: Method) -> str:
     return f"{type(method).card().name} {told}"
 
 
-def calibrate(method: Method, own: Own, warm_up: int = 20, seed: int = 0, drawn: int = _DRAWN) -> Calibration:
+def calibrate(method: Method, own: Own, warm_up: int = 20, seed: int = 0, drawn: int = _DRAWN) -> AlarmLevels:
     """Find the levels of a method's signals on streams of the client's own; the method is reset.
 
     Parameters
@@ -191,7 +193,7 @@ def calibrate(method: Method, own: Own, warm_up: int = 20, seed: int = 0, drawn:
     signals = {name: np.stack(values) for name, values in heard.items()}
     levels = {name: tuple(level_at(values, rate) for rate in RATES) for name, values in signals.items()}
     middle = {name: float(np.median(values)) for name, values in signals.items()}
-    return Calibration(levels, middle, warm_up, own.source, own.samples, identity(method))
+    return AlarmLevels(levels, middle, warm_up, own.source, own.samples, identity(method))
 
 
 def level_at(quiet: Floats, rate: float) -> float:
@@ -239,11 +241,17 @@ class Monitor:
     calibration : the levels, from ``calibrate``
     settings : a ``MonitorSettings``; or give single settings by name
     on_alarm : called with each ``Alarm``, when it begins and when it ends
+
+    Examples
+    --------
+    >>> monitor = Monitor(calibrate(method, own_features(bundle)), on_alarm=print)  # doctest: +SKIP
+    >>> method.predict(features)                                           # doctest: +SKIP
+    >>> monitor.watch(method.trace)                                        # doctest: +SKIP
     """
 
     def __init__(
         self,
-        calibration: Calibration,
+        calibration: AlarmLevels,
         settings: MonitorSettings | None = None,
         on_alarm: Callable[[Alarm], object] | None = None,
         **changes: Any,

@@ -190,7 +190,7 @@ def test_stopped_by_hand_it_says_how_to_go_on(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "give the same command again" in said
+    assert "the same command continues from there" in said
     assert "Traceback" not in said
 
 

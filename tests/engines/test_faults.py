@@ -192,7 +192,7 @@ def test_a_client_that_cannot_conclude_gets_another_chance(tmp_path: Path) -> No
     incomplete, _ = train({("conclude", 2, 3): lambda outcome: Failure("away")}, folder=tmp_path)
     assert [outcome is None for outcome in incomplete.outcomes] == [False, False, False, True]
     complete, events = train({}, folder=tmp_path)
-    assert {event.stage for event in events} == {"describe", "conclude"}
+    assert {event.stage for event in events} == {"describe", "calibrate", "conclude"}
     assert complete.digest() == undisturbed.digest()
     again, events = train({}, folder=tmp_path)
     assert not events

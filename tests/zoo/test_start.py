@@ -97,7 +97,7 @@ def test_an_interruption_while_weights_are_written_does_not_lead_to_training(
         with pytest.raises(KeyboardInterrupt):
             run_bench(experiment, tmp_path, start=entry)
     run_bench(experiment, tmp_path, start=entry, watch=lambda name, event: stages.append(event.stage))
-    assert set(stages) == {"describe", "conclude", "evaluate"}
+    assert set(stages) == {"describe", "calibrate", "conclude", "evaluate"}
 
 
 def test_another_digest_is_said(entry: start.ZooEntry, tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ class Calibration:
     ----------
     arrays : float64, with the names and shapes of ``SHAPES``. Use ``Calibration.of`` to measure them and
         ``Calibration.from_arrays`` for what was received.
+
+    Examples
+    --------
+    >>> fit = Calibration.of(global_head, personal_head, own, everyone, features, labels)     # doctest: +SKIP
+    >>> everyone.calibrated(Calibration.total(fits)).calibration.choose()                     # doctest: +SKIP
+    Choice(shrinkage=0.1, temperature=2.0, generative_share=0.75, local_temperature=1.5, inverse_kappa=0.27)
     """
 
     arrays: Mapping[str, Floats]

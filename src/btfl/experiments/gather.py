@@ -42,7 +42,8 @@ def gather(
             raise InputError(f"{table} is a single setting: there is no {place}")
         values[table] = {**inside, rest[0]: value} if rest else value
     values.setdefault("name", values.get("dataset", "digits"))
-    if ALL in (values.get("methods") or ()):
+    named = values.get("methods")
+    if named == ALL or (isinstance(named, list | tuple) and ALL in named):
         values["methods"] = _expanded(values["methods"], recipes)
     return values
 

@@ -27,7 +27,7 @@ from btfl.errors import InputError
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Client, Floats, Method, Takes
 from btfl.methods.card import VIOLET, Card
-from btfl.methods.state import check_keys, count, pack, unpack
+from btfl.methods.state import LARGEST_WEIGHT, check_keys, count, pack, unpack
 from btfl.methods.tent import mean_entropy
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Atp(Method):
         seen, saved = count("seen", state["seen"]), state["mean"]
         if not isinstance(saved, list) or len(saved) != len(self._parameters):
             raise InputError(f"mean in the state must be a list of {len(self._parameters)} entries")
-        arrays = [unpack("mean", one) for one in saved]
+        arrays = [unpack("mean", one, LARGEST_WEIGHT) for one in saved]
         for array, parameter in zip(arrays, self._parameters, strict=True):
             if array.shape != tuple(parameter.shape):
                 raise InputError(f"mean in the state has the shape {array.shape}, not {tuple(parameter.shape)}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from btfl.checks import printable
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -18,6 +19,8 @@ LARGEST = 1e150
 """The largest number of a state, as of features: its square can still be computed with."""
 LARGEST_WEIGHT = 1e6
 """The largest entry of a network's saved weights and moments: float32 layers still multiply such numbers."""
+MOST = 2**53
+"""The largest count of a state: beyond it whole numbers are not exact."""
 _ROUNDING = 1e-9
 
 
@@ -34,8 +37,9 @@ def check_keys(state: Any, names: Iterable[str]) -> None:
 
 def count(name: str, value: Any) -> int:
     """Return a whole number of at least 0."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"{name} in the state must be a whole number of at least 0, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
+        said = printable(repr(value), 40)
+        raise InputError(f"{name} in the state must be a whole number of at least 0, at most 2^53, not {said}")
     return value
 
 

@@ -16,7 +16,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.base import BundleOnly, Column, Method
 from btfl.methods.registry import find_method
-from btfl.monitor import Alarm, Calibration, Monitor, MonitorSettings, calibrate, identity, own_features
+from btfl.monitor import Alarm, AlarmLevels, Monitor, MonitorSettings, calibrate, identity, own_features
 from btfl.serve.refusal import RefusedError
 from btfl.serve.source import Served
 from btfl.serve.tensors import NAMES
@@ -52,7 +52,7 @@ class Model:
     """
 
     def __init__(
-        self, served: Served, method: str, settings: MonitorSettings, stored: Iterable[Calibration] = ()
+        self, served: Served, method: str, settings: MonitorSettings, stored: Iterable[AlarmLevels] = ()
     ) -> None:
         variant = find_method(method)
         if variant.method.takes != "features":
@@ -75,10 +75,10 @@ class Model:
         self._fresh = self._state()
         self._holds: bytes | None = None  # the memory that the method has right now
 
-    def _calibrate(self, bundle: ClientBundle, settings: MonitorSettings) -> Calibration:
+    def _calibrate(self, bundle: ClientBundle, settings: MonitorSettings) -> AlarmLevels:
         return calibrate(self.method, own_features(bundle, self.method.settings), settings.warm_up)
 
-    def _fits(self, calibration: Calibration, settings: MonitorSettings) -> bool:
+    def _fits(self, calibration: AlarmLevels, settings: MonitorSettings) -> bool:
         return calibration.method == identity(self.method) and calibration.warm_up == settings.warm_up
 
     @property

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError, StorageError
-from btfl.monitor import Calibration
+from btfl.monitor import AlarmLevels
 from btfl.runs.layout import FederationFiles, RunFiles, TrainingFiles, client_number
 from btfl.storage import read_json
 from btfl.zoo.serving import PREFIX, RECORD, entry_folder, load_serving
@@ -32,7 +32,7 @@ class Served:
     bundle: ClientBundle
     sha256: str
     """Of what the bundle was read from."""
-    calibration: Calibration | None = None
+    calibration: AlarmLevels | None = None
     """The levels of its monitor, if they came with it."""
 
 
@@ -121,7 +121,7 @@ class _Shared:
         bundle = ClientBundle.load(folder)
         kept = {key: self._once(value) for key, value in bundle.statistics.items()}
         object.__setattr__(bundle, "statistics", kept)  # equal arrays; nothing else of it changes
-        levels = Calibration.from_json(read_json(folder / LEVELS)) if (folder / LEVELS).is_file() else None
+        levels = AlarmLevels.from_json(read_json(folder / LEVELS)) if (folder / LEVELS).is_file() else None
         return Served(name, bundle, hashlib.sha256((folder / BUNDLE).read_bytes()).hexdigest(), levels)
 
     def _once(self, array: NDArray[Any]) -> NDArray[Any]:

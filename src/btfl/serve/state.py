@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from btfl.monitor import Calibration
+from btfl.monitor import AlarmLevels
 from btfl.serve.answers import Answer
 from btfl.serve.fleet import Fleet
 from btfl.serve.images import Extractor, has_onnxruntime
@@ -98,9 +98,9 @@ def _models(source: Source, settings: ServeSettings, engine: sa.Engine) -> list[
     """Make the models; levels of monitors that had to be found are kept in the database for the next start."""
     with engine.connect() as connection:
         rows = connection.execute(sa.select(calibrations)).all()
-    stored: dict[str, list[Calibration]] = {}
+    stored: dict[str, list[AlarmLevels]] = {}
     for row in rows:
-        stored.setdefault(row.bundle, []).append(Calibration.from_json(json.loads(row.value)))
+        stored.setdefault(row.bundle, []).append(AlarmLevels.from_json(json.loads(row.value)))
     made = [Model(one, settings.method, settings.monitor, stored.get(one.sha256, ())) for one in source.clients]
     for model in made:
         if model.found_levels:

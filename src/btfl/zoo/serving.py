@@ -19,7 +19,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.errors import BtflError, InputError, StorageError, UnknownNameError
-from btfl.monitor import Calibration
+from btfl.monitor import AlarmLevels
 from btfl.runs.layout import client_name
 from btfl.storage import LARGEST_TENSORS, Arrays, load_record, read_file, save_record, write_atomically
 
@@ -35,7 +35,7 @@ class Serving:
     bundles: Mapping[int, ClientBundle]
     own: Mapping[int, Arrays]
     """Each client's own sums, by the names of ``core.summary.STATISTICS``; of its samples, not of distorted copies."""
-    calibrations: Mapping[int, Calibration]
+    calibrations: Mapping[int, AlarmLevels]
     extractor: bytes | None
     """ONNX: uint8 images (n, height, width, channels) to float32 features (n, d)."""
     recipe: str
@@ -110,7 +110,7 @@ def load_serving(folder: Path) -> Serving:
                 told["metadata"],
             )
             if told["calibration"] is not None:
-                calibrations[number] = Calibration.from_json(told["calibration"])
+                calibrations[number] = AlarmLevels.from_json(told["calibration"])
         extractor = None if fields["extractor"] is None else _read_extractor(folder, **fields["extractor"])
         return Serving(bundles, own, calibrations, extractor, str(fields["recipe"]), str(fields["digest"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
