@@ -148,7 +148,7 @@ def test_a_wrong_state_is_refused_and_changes_nothing(name: str) -> None:
         ("fedthe", {"history": [[1.0], [2.0, 3.0]]}, "rows differ in length"),
         ("em", {"recent": [[0.5] * 4], "seen": 3, "shares": [0.25] * 4}, r"shape \(1, 4\), not \(3, 4\)"),
         ("em", {"recent": [], "seen": 0, "shares": [0.5, 0.5, 0.0, 0.0]}, "shares must be above 0"),
-        ("bbse", {"recent": [], "seen": 0.5, "shares": [0.25] * 4}, "whole number of at least 0, at most 2\\^53, not 0\\.5"),
+        ("bbse", {"recent": [], "seen": 0.5, "shares": [0.25] * 4}, "a whole number .* not 0.5"),
         ("t3a", {"supports": [], "entropies": [], "prototypes": [[0.0] * 16] * 4}, "each of the 4 classes"),
         ("ttt", {"weights": {}}, "the state lacks extractor"),
         ("tent", {"parameters": []}, "a list of 2 entries"),
