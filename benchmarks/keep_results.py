@@ -103,8 +103,8 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
         *([note, ""] if note else []),
         f"    {command}",
         "",
-        f"- {data['source']}, {experiment['model']}, {saved.rows['client'].nunique()} clients, {experiment['partition']}"
-        f"{_alpha(experiment)}, {experiment['split']} split, {_seeds(runs)}",
+        f"- {data['source']}, {experiment['model']}, {saved.rows['client'].nunique()} clients, "
+        f"{experiment['partition']}{_alpha(experiment)}, {experiment['split']} split, {_seeds(runs)}",
         f"- {training['rounds']} rounds of {training['local_epochs']} epochs, batch {training['batch']}, "
         f"{training['optimiser']} {training['learning_rate']:g}",
         f"- B and D: {_shifts(saved)}",
