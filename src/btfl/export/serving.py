@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from btfl.core.bundle import ClientBundle
 from btfl.core.client import Weights
 from btfl.core.summary import Summary
 from btfl.errors import InputError
 from btfl.export.before import before
 from btfl.export.extractor import extractor_graph
+from btfl.export.write import without_features
 from btfl.methods.coherent import Coherent
 from btfl.monitor import MonitorSettings, calibrate, own_features
 from btfl.runs.layout import RunFiles
@@ -60,21 +60,3 @@ def pack_serving(run: Path, folder: Path, weights: Weights | None = None) -> Ser
 
 def _equal(some: Weights, others: Weights) -> bool:
     return some.keys() == others.keys() and all(np.array_equal(some[name], others[name]) for name in some)
-
-
-def without_features(bundle: ClientBundle) -> ClientBundle:
-    """Return a bundle with sums alone: without the features and labels of samples."""
-    return ClientBundle(
-        bundle.global_head,
-        bundle.personal_head,
-        bundle.local_likelihood,
-        bundle.global_likelihood,
-        bundle.local_entropy,
-        bundle.global_entropy,
-        {
-            name: value
-            for name, value in bundle.statistics.items()
-            if name.startswith("global_") or name == "local_class_counts"
-        },
-        bundle.metadata,
-    )

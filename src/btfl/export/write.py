@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -53,17 +54,14 @@ def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
     path = Path(path)
     bundle, folder = client.bundle, path.with_name(f"{path.stem}-bundle")
     _write(extractor_graph(client.extractor(), before(client)), path)
-    ClientBundle(
-        bundle.global_head,
-        bundle.personal_head,
-        bundle.local_likelihood,
-        bundle.global_likelihood,
-        bundle.local_entropy,
-        bundle.global_entropy,
-        {name: bundle.statistics[name] for name in Coherent.reads if name in bundle.statistics},
-        metadata=bundle.metadata,
-    ).save(folder)
+    without_features(bundle).save(folder)
     return path, folder
+
+
+def without_features(bundle: ClientBundle) -> ClientBundle:
+    """Return a bundle with sums alone: without the features and labels of samples."""
+    sums = {name: bundle.statistics[name] for name in Coherent.reads if name in bundle.statistics}
+    return replace(bundle, statistics=sums)
 
 
 def _write(model: onnx.ModelProto, path: Path) -> Path:
