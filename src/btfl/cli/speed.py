@@ -73,6 +73,9 @@ def _check(models: list[str], methods: list[str], *, onnx: bool) -> None:
     from btfl.models import MODELS as KNOWN
     from btfl.studies.speed.onnx_paths import ONNX_PATHS
 
+    for what, named in (("models", models), ("methods", methods)):
+        if not named:
+            raise InputError(f"--{what} names none: give names with commas between them, or leave the option out")
     for model in models:
         if model not in KNOWN and ":" not in model:
             raise UnknownNameError("model", model, KNOWN)

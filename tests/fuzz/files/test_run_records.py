@@ -33,7 +33,9 @@ SPEC = {
 def a_run(folder: Path) -> Callable[[], object]:
     """A finished run: what a report reads first."""
     shutil.copy(COMMITTED / "results.parquet", folder)
-    write_json(folder / "run.json", sealed(json.loads((COMMITTED / "run.json").read_text())))
+    record = json.loads((COMMITTED / "run.json").read_text())
+    record.pop("record_sha256", None)  # btfl 0.1.0 wrote none
+    write_json(folder / "run.json", sealed(record))
     write_costs([Cost("cnn", "btfl", "BTFL", 32, [0.5, 0.4], [1.1, 1.2], 300.5)], folder / "speed.json")
 
     def read() -> object:
