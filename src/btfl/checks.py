@@ -64,10 +64,8 @@ def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.flo
 
 
 def as_one_sample(features: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
-    """Return one sample's features, shape (1, dimensions), as float64, and their squared length."""
-    if type(features) is not np.ndarray:
-        features = as_features(features)
-    elif features.dtype != np.float64 or not features.flags.c_contiguous:
+    """Return one sample's features, a plain array of shape (1, dimensions), as float64, and their squared length."""
+    if features.dtype != np.float64 or not features.flags.c_contiguous:
         features = np.ascontiguousarray(features, dtype=np.float64)
     single: NDArray[np.float64] = features
     length = float(np.vdot(single, single))

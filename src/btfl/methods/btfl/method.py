@@ -105,7 +105,7 @@ class Btfl(Method):
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return (samples, classes) probabilities for (samples, dimensions) features, in the order of the stream."""
-        if isinstance(batch, np.ndarray) and batch.shape == self._one_sample and batch.dtype.kind == "f":
+        if type(batch) is np.ndarray and batch.shape == self._one_sample and batch.dtype.kind == "f":
             return self._predict_one(batch)
         features = as_features(batch, width=self.bundle.dimensions)
         logits = self._heads.by_sample(features)

@@ -138,7 +138,7 @@ class Coherent(Method):
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return (samples, classes) probabilities for (samples, dimensions) features, in the order of the stream."""
-        if isinstance(batch, np.ndarray) and batch.shape == self._one_sample and batch.dtype.kind == "f":
+        if type(batch) is np.ndarray and batch.shape == self._one_sample and batch.dtype.kind == "f":
             single, length = as_one_sample(batch)
             logits = self._stack.of_one(single)
             weights, totals, shifted = softmax_parts(logits, length > self._stack.large_above)
