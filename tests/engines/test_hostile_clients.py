@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from btfl.core.calibration import SHAPES, Calibration
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.sources.digits import load
@@ -64,6 +67,36 @@ def test_the_table_has_enough_rows() -> None:
 @pytest.mark.parametrize("name", DETECTABLE)
 def test_a_liar_is_as_one_who_is_away(name: str, tmp_path: Path) -> None:
     check({2: HOSTILE[name]}, tmp_path, 1, 4)
+
+
+def calibration_with(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Hostile:
+    return Hostile("calibrate", lambda true: Calibration({**true.arrays, name: change(np.array(true.arrays[name]))}))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    "liar",
+    [
+        calibration_with("calibration_samples", lambda array: array * 1e6),
+        calibration_with("calibration_global", lambda array: array * np.nan),
+        calibration_with("calibration_local", lambda array: array + 1e9),
+        calibration_with("calibration_moments", lambda array: array + 1e30),
+        calibration_with("calibration_weights", lambda array: array[:1]),
+        calibration_with("calibration_global", lambda array: array.astype(str)),
+        Hostile("calibrate", lambda true: "no calibration"),
+    ],
+)
+def test_a_liar_has_no_part_in_the_calibration(liar: Hostile, workers: int) -> None:
+    honest, away = train({})[0], train({2: liar}, absent=True)[0]
+    found, events = train({2: liar}, workers=workers)
+    assert found.total is not None
+    assert away.total is not None
+    assert honest.total is not None
+    sums = [federation.total.to_arrays() for federation in (found, away, honest) if federation.total is not None]
+    assert all(np.array_equal(sums[0][name], sums[1][name]) for name in SHAPES)
+    assert sums[0]["calibration_samples"] < sums[2]["calibration_samples"]
+    assert {event.client for event in events if event.warning} == {2}
+    assert all(outcome is not None for outcome in found.outcomes)
 
 
 @pytest.mark.parametrize("names", FIVE)
