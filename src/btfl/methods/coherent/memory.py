@@ -62,7 +62,14 @@ class Judgement(NamedTuple):
 
 def step(memory: Regimes, log_tau: float, forgetting: float, change: float) -> tuple[Regimes, Judgement]:
     """Take one sample in; give the memory after it, and what it makes of the sample."""
-    internal, mixture, a, b = memory
+    internal, mixture, a, b, e, all_external = _advance(*memory, log_tau, forgetting, change)
+    return Regimes(internal, mixture, a, b), Judgement(e, all_external, mixture, memory.a, memory.b)
+
+
+def _advance(
+    internal: float, mixture: float, a: float, b: float, log_tau: float, forgetting: float, change: float
+) -> tuple[float, float, float, float, float, float]:
+    """Return the memory after a sample, e and P(all external): plain numbers, of which a batch takes many."""
     tau = math.exp(log_tau)
     evidence = a + b * tau
     share = a / evidence
@@ -72,8 +79,8 @@ def step(memory: Regimes, log_tau: float, forgetting: float, change: float) -> t
     mixture = (kept * mixture + moved) * (evidence / (a + b))
     total = internal + all_external + mixture
     internal, all_external, mixture = internal / total, all_external / total, mixture / total
-    after = Regimes(internal, mixture, 1 + forgetting * (a - 1) + share, 1 + forgetting * (b - 1) + (1 - share))
-    return after, Judgement(all_external + mixture * share, all_external, mixture, a, b)
+    a, b = 1 + forgetting * (a - 1) + share, 1 + forgetting * (b - 1) + (1 - share)
+    return internal, mixture, a, b, all_external + mixture * share, all_external
 
 
 class Memory(Protocol):
@@ -110,13 +117,15 @@ class ThreeRegimes:
         if isinstance(log_tau, float):
             self._memory, judgement = step(self._memory, log_tau, self._forgetting, self._change)
             return judgement
-        memory, forgetting, change = self._memory, self._forgetting, self._change
-        judgements = []
+        (internal, mixture, a, b), forgetting, change = self._memory, self._forgetting, self._change
+        judged: list[float] = []  # five numbers a sample, one after the other: quicker than a tuple each
         for value in log_tau.tolist():
-            memory, judgement = step(memory, value, forgetting, change)
-            judgements.append(judgement)
-        self._memory = memory
-        return Judgement(*np.array(judgements).T)
+            after = _advance(internal, mixture, a, b, value, forgetting, change)
+            internal, mixture, _, _, e, all_external = after
+            judged.extend((e, all_external, mixture, a, b))
+            _, _, a, b, _, _ = after
+        self._memory = Regimes(internal, mixture, a, b)
+        return Judgement(*np.fromiter(judged, np.float64, len(judged)).reshape(-1, len(Judgement._fields)).T)
 
     @property
     def state(self) -> dict[str, Any]:
