@@ -16,6 +16,7 @@ from btfl.export.extractor import extractor_graph
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.coherent import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
+from btfl.monitor import carrying, levels_for
 from btfl.runs.client import DeployedClient
 from btfl.storage import write_atomically
 
@@ -49,12 +50,13 @@ def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
     """Write the extractor's graph, and beside it the bundle, in a folder that ends in ``-bundle``.
 
     Of the bundle's statistics only sums go with it: the others, which some methods need, hold features of the client's
-    training set.
+    training set. The levels of Coherent's monitor, which were found on these features, go along.
     """
     path = Path(path)
     bundle, folder = client.bundle, path.with_name(f"{path.stem}-bundle")
     _write(extractor_graph(client.extractor(), before(client)), path)
-    without_features(bundle).save(folder)
+    alone = without_features(bundle)
+    carrying(alone, levels_for(Coherent(alone), bundle)).save(folder)
     return path, folder
 
 
