@@ -168,7 +168,7 @@ def carried_levels(bundle: ClientBundle) -> tuple[AlarmLevels, ...]:
     return tuple(AlarmLevels.from_json(each) for each in found)
 
 
-def levels_for(method: Method, bundle: ClientBundle, warm_up: int = 20) -> AlarmLevels:
+def levels_for(method: Method, bundle: ClientBundle, warm_up: int = 20, drawn: int = _DRAWN) -> AlarmLevels:
     """Return the levels that a bundle takes along for a method; if it has none, find them on what it holds.
 
     From sums alone they are ``approximate``. The method is reset.
@@ -178,6 +178,7 @@ def levels_for(method: Method, bundle: ClientBundle, warm_up: int = 20) -> Alarm
     method : as it will be used, with its settings
     bundle : the client's; the method may have been built on one that lacks the features
     warm_up : samples at the beginning of a stream that raise no alarm
+    drawn : samples of all streams together, if levels are to be found
     """
     fitting = (each for each in carried_levels(bundle) if each.fits(method, warm_up))
-    return next(fitting, None) or calibrate(method, own_features(bundle, method.settings), warm_up)
+    return next(fitting, None) or calibrate(method, own_features(bundle, method.settings), warm_up, drawn=drawn)
