@@ -39,7 +39,7 @@ ARRAYS = Arithmetic(
     log=np.log,
     minimum=np.minimum,
     maximum=np.maximum,
-    clip=lambda value, limit: np.clip(value, -limit, limit),
+    clip=lambda value, limit: np.minimum(np.maximum(value, -limit), limit),
     minus=lambda one, other: one.astype(np.int8) - other.astype(np.int8),
     expected_weight=lambda a, b, log_tau: weight_and_complement(a, b, log_tau)[0],
 )

@@ -91,7 +91,13 @@ class Monitor:
         for name, levels in self.levels.items():
             values = trace[name]
             length = len(values)
-            if self._calm[name] >= 0 or values.max() > levels.on:
+            if self._calm[name] < 0:
+                crosses = values.max() > levels.on
+            elif values.min() >= levels.off:  # not calm at all: there is nothing to count
+                crosses, self._calm[name] = False, 0
+            else:
+                crosses = True
+            if crosses:
                 found += self._walk(name, levels, values.tolist())
         self.seen += length
         if len(self.levels) > 1:

@@ -112,7 +112,7 @@ class Model:
                 probabilities = self.method.predict(features)
             except InputError as error:
                 raise RefusedError(400, str(error)) from None
-            trace = dict(self.method.trace)
+            trace = self.method.trace
             alarms = self.monitor.watch(trace)
             self._holds = after = self._state()
             seen, alarmed = self.monitor.seen, ",".join(self.monitor.alarmed)

@@ -1,9 +1,9 @@
 """What ``btfl serve zoo:NAME`` needs of an entry, beside its weights: bundles without features, and the extractor.
 
 A bundle follows from two heads, two mean entropies, everyone's sums (with those that choose Coherent's settings) and
-the client's own. These are small (about 50 kB for a client of the CNN), hold no features of samples, and need neither the
-dataset nor torch. The extractor lies beside them as ONNX, and so do the levels at which each client's monitor alarms,
-which were found on its validation features.
+the client's own. These are small (about 50 kB for a client of the CNN), hold no features of samples, and need neither
+the dataset nor torch. The extractor lies beside them as ONNX, and so do the levels at which each client's monitor
+alarms, which were found on its validation features.
 """
 
 from __future__ import annotations
