@@ -161,7 +161,7 @@ def bare(workers: int, answer: bytes, headers: dict[str, str], folder: Path) -> 
     port = free_port()
     words = [sys.executable, "-m", "uvicorn", "bare_endpoint:app", "--port", str(port), "--workers", str(workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    quiet = ["--log-level", "critical", "--no-access-log", "--no-server-header"]
+    quiet = ["--log-level", "critical", "--no-access-log", "--no-server-header", "--no-proxy-headers"]
     with subprocess.Popen([*words, *quiet], cwd=folder, env=environment, start_new_session=True) as process:
         waiting = Server("", "", port=port)
         while not waiting.is_ready():

@@ -112,14 +112,13 @@ class Model:
                 probabilities = self.method.predict(features)
             except InputError as error:
                 raise RefusedError(400, str(error)) from None
-            trace = self.method.trace
-            alarms = self.monitor.watch(trace)
+            outputs: Outputs = {"probabilities": probabilities, **self.method.trace}
+            alarms = self.monitor.watch(outputs)
             self._holds = after = self._state()
             seen, alarmed = self.monitor.seen, ",".join(self.monitor.alarmed)
-        outputs = {"probabilities": probabilities, **trace}
         if len(features) > 1:  # columns of a batch may lie among others
             outputs = {name: np.ascontiguousarray(one) for name, one in outputs.items()}
-        return Step(outputs, after, len(features), seen, tuple(alarms), alarmed, _means(trace))
+        return Step(outputs, after, len(features), seen, tuple(alarms), alarmed, _means(outputs))
 
     def metadata(self, images: tuple[int, ...] | None) -> dict[str, Any]:
         """Return what the protocol tells of a model; ``images``: (height, width, channels), if it takes them."""

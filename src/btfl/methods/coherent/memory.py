@@ -122,8 +122,8 @@ class ThreeRegimes:
     def take(self, log_tau: Any, features: Floats) -> Judgement:
         """Take in one sample, or a batch one after the other."""
         if isinstance(log_tau, float):
-            self._memory, judgement = step(self._memory, log_tau, self._forgetting, self._change)
-            return judgement
+            self._memory, judged = _walk(self._memory, (log_tau,), self._forgetting, self._change)
+            return Judgement(*judged)
         self._memory, judged = _walk(self._memory, log_tau.tolist(), self._forgetting, self._change)
         return Judgement(*np.fromiter(judged, np.float64, len(judged)).reshape(-1, len(Judgement._fields)).T)
 
