@@ -29,7 +29,7 @@ from btfl.recipes.registry import make_recipe
 from btfl.runs.costs import Times
 from btfl.runs.layout import RunFiles
 from btfl.runs.lock import locked
-from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_clients, write_table
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import check_inside, sealed, write_json
@@ -130,6 +130,8 @@ def _run_bench(
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
+    if partition.names:
+        write_clients(files.clients, partition.names, (part.sizes for part in partition.parts))
     notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
