@@ -4,7 +4,8 @@ Run as ``python benchmarks/alarms.py RUN`` on a finished run of ``btfl bench``. 
 validation features, before any test stream is looked at, and go along with its bundle, from which all features are then
 taken away; the streams are of the client's test samples. Beside them: levels found on training features, and those of
 a bundle that holds sums alone and took no levels along. River's detectors have no rate to promise: they run as they
-come, with the rate that came out.
+come, with the rate that came out. ``--why`` only prints how log tau of own samples differs from that of Gaussians with
+the client's sums.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 
 from btfl import ClientBundle, Coherent
 from btfl.export.write import without_features
-from btfl.monitor import Alarm, AlarmLevels, Monitor, Own, calibrate, carrying, levels_for
+from btfl.monitor import Alarm, AlarmLevels, Monitor, Own, calibrate, carrying, levels_for, own_features
 from btfl.randomness import generator
+from btfl.runs.layout import RunFiles
 from btfl.studies.drift.detectors import SIGNALS, river, scaled
 from btfl.studies.drift.protocol import RECIPE, Protocol, first_alarm, judge, streams
 from btfl.studies.drift.scenarios import make_base, open_run
@@ -61,12 +63,32 @@ def found_levels(bundle: ClientBundle, warm_up: int) -> dict[str, AlarmLevels]:
     }
 
 
+def why(folder: Path) -> None:
+    """Print log tau of own validation samples, and of Gaussians with the client's sums; means over clients."""
+    found = []
+    for bundle in (ClientBundle.load(path.parent) for path in sorted(folder.glob("client-*/bundle.json"))):
+        method, alone = Coherent(bundle), without_features(bundle)
+        for own in (own_features(bundle), own_features(alone, method.settings)):
+            method.reset()
+            method.predict(own.features)
+            log_tau = method.trace["log_tau"]
+            found.append((log_tau.mean(), (log_tau < 0).mean(), np.quantile(log_tau, 0.01)))
+    print("| own samples | mean log tau | share below 0 | 1 % quantile |\n| --- | ---: | ---: | ---: |")
+    for name, rows in (("validation", found[::2]), ("from the sums", found[1::2])):
+        mean, below, low = np.mean(rows, axis=0)
+        print(f"| {name} | {mean:.2f} | {below:.3f} | {low:.2f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--no-river", action="store_true")
+    parser.add_argument("--why", action="store_true", help="only print how sums differ from samples")
     chosen = parser.parse_args()
+    if chosen.why:
+        why(RunFiles(chosen.run).training(RECIPE).final.folder)
+        return
     protocol = Protocol(draws=chosen.draws)
     evaluation = open_run(chosen.run, ("coherent",), None)
     alarms: dict[str, list[tuple[list[int], list[int]]]] = {}
