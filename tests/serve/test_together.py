@@ -14,7 +14,8 @@ pytest.importorskip("sqlalchemy", reason="btfl[serve] is not installed")
 
 from btfl import Coherent
 from btfl.monitor import MonitorSettings, calibrate, own_features
-from btfl.serve.ledger import Change, Ledger, Taken
+from btfl.serve.changes import Change, Taken
+from btfl.serve.ledger import Ledger
 from btfl.serve.model import Model
 from btfl.serve.refusal import RefusedError
 from btfl.serve.source import Served
@@ -158,7 +159,7 @@ def test_samples_that_are_refused_do_not_harm_those_beside_them(tmp_path: Path) 
 
     async def both() -> list[Taken | BaseException]:
         wrong = group.take(MODEL, "local", asking(bad, "s"), bad, b"")
-        return await asyncio.gather(wrong, ask(group, "t", 1), return_exceptions=True)
+        return list(await asyncio.gather(wrong, ask(group, "t", 1), return_exceptions=True))
 
     error, right = asyncio.run(both())
     assert isinstance(error, RefusedError)

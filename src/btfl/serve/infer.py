@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from btfl.checks import printable
 from btfl.serve.answers import Answer
 from btfl.serve.asgi import App, Receive, Scope, Send
-from btfl.serve.ledger import Taken
+from btfl.serve.changes import Taken
 from btfl.serve.model import Model
 from btfl.serve.refusal import RefusedError
 from btfl.serve.state import Serving

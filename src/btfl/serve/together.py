@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from btfl.serve.ledger import Change, Key, Ledger, Taken
+from btfl.serve.changes import Change, Key, Taken
+from btfl.serve.ledger import Ledger
 from btfl.serve.model import Model
 from btfl.serve.refusal import RefusedError
 from btfl.serve.statements import Row
@@ -41,10 +42,13 @@ class Together:
         self._waiting: list[_Waiting] = []
         self._rows: dict[Key, Row] = {}  # as they will be
 
-    async def take(self, *request: Any) -> Taken:
+    async def take(
+        self, model: Model, tenant: str, asked: InferRequest, features: NDArray[Any], digest: bytes
+    ) -> Taken:
         """Answer a request on a stream, and remember it; takes and gives what ``Ledger.take`` does."""
+        request = model, tenant, asked, features, digest
         try:
-            change = self._ledger.prepare(*request, self._rows)
+            change = self._ledger.prepare(model, tenant, asked, features, digest, self._rows)
         except self._ledger.errors as error:
             raise self._ledger.failed(error, ()) from error
         if change is None:
