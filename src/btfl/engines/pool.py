@@ -14,12 +14,13 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from btfl.errors import BtflError, InputError
+from btfl.models.threads import one_thread
 
 if sys.platform == "linux":  # forked workers see the parent's arrays without a copy of them
     from multiprocessing.context import ForkProcess as Process
@@ -168,16 +169,3 @@ def _leave_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch to one thread: small batches are slower with more, and sums could come out in another order."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
