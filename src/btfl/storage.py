@@ -187,17 +187,23 @@ def _exists(path: Path) -> bool:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON that a person can read, atomically; what ``read_json`` would refuse is not written."""
     text = (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
-    _parse(text, path)
+    parse_json(text, path)
     write_atomically(path, text)
 
 
 def read_json(path: Path) -> Any:
     """Read JSON; a missing or damaged file, or one beyond the limits of this module, is a ``StorageError``."""
-    return _parse(read_file(path, LARGEST_JSON), path)
+    return parse_json(read_file(path, LARGEST_JSON), path)
 
 
-def _parse(text: bytes, path: Path) -> Any:
-    """Parse JSON, refusing what no number of ours can be, and what is nested too deeply for any use."""
+def parse_json(text: bytes, path: Path) -> Any:
+    """Return what JSON says; what no number of ours can be, or is nested too deeply, is a ``StorageError``.
+
+    Parameters
+    ----------
+    text : in UTF-8
+    path : the file it is from, which the error names
+    """
     if len(text) > LARGEST_JSON:
         raise StorageError(f"{path} would be {len(text):,} bytes long; the limit is {LARGEST_JSON:,}")
     try:
