@@ -40,6 +40,7 @@ _TEMPORARY = ".btfl-tmp-"
 _TEMPORARY_FILE = re.compile(r"\..+\.(json|safetensors|parquet)\.[a-z0-9_]{8}\.tmp")
 _STALE_SECONDS = 24 * 3600
 _SEAL = "record_sha256"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _RECORD = {"kind", "version", "tensors", "sha256", "fields"}
 log = logging.getLogger(__name__)
 
@@ -307,6 +308,11 @@ def read_described(
     if missing := [name for name in needs if name not in record]:
         raise StorageError(f"{path} is incomplete: it lacks {', '.join(missing)}. {otherwise}")
     if _SEAL not in record:
+        # A sha256 under another name is a seal whose name is damaged: not the file of an older btfl, which has none.
+        if any(
+            isinstance(value, str) and _SHA256.fullmatch(value) for name, value in record.items() if name != "sha256"
+        ):
+            raise StorageError(f"{path} is damaged or was edited: the name of its sha256 is not {_SEAL}")
         log.info("%s was written by an older btfl: no sha256 covers what it says", path)
     elif record.pop(_SEAL) != _digest(record):
         raise StorageError(f"{path} is damaged or was edited: its sha256 is not the one of its content")
