@@ -19,6 +19,7 @@ from functools import cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from btfl.checks import printable
 from btfl.errors import BtflError, InputError
 from btfl.models.threads import one_thread
 
@@ -132,6 +133,11 @@ class _Worker:
             answer: tuple[bool, Any] = self.connection.recv()
         except (EOFError, OSError):  # before, or half-way through
             return None
+        except Exception as error:  # an exception of someone's own that cannot be made again from its arguments
+            why = f"{type(error).__name__}: {printable(error, 200)}"
+            return False, BtflError(
+                f"what a worker process sent cannot be read ({why}). Try one worker to see its cause"
+            )
         return answer
 
     def close(self) -> None:
