@@ -39,8 +39,8 @@ def finite_array(name: str, value: ArrayLike, ndim: int | None = None) -> NDArra
 
 def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.float64]:
     """Return features as a float64 matrix (samples, dimensions), or say what is wrong with them."""
-    if type(features) is np.ndarray and features.dtype == np.float64 and features.flags.c_contiguous:
-        array: NDArray[np.float64] = features  # as it is: what follows would cost more than it checks
+    if type(features) is np.ndarray and features.dtype == np.float64:
+        array = np.ascontiguousarray(features)  # the usual case, in a hurry
     else:
         with np.errstate(over="ignore"):
             array = np.ascontiguousarray(_real("features", features), dtype=np.float64)

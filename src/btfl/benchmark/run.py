@@ -109,7 +109,7 @@ def _run_bench(
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
-    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen)
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen, experiment.model)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 

@@ -106,6 +106,8 @@ def check_summary(summary: Summary, check: Callable[[Summary], None], faults: Fa
         raise InputError(f"a summary is expected, not {type(summary).__name__}")
     for name, array in _arrays(summary.arrays).items():
         check_floats(name, array, np.float64)
+    if summary.calibration is not None:
+        raise InputError("a calibration is not asked for yet: it is made with everyone's summary")
     check(summary)
     for name in ("samples", "class_counts", "distorted_class_counts"):
         top = np.abs(summary.arrays[name]).max(initial=0.0)

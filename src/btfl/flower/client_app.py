@@ -19,11 +19,11 @@ from btfl.data.federated import FederatedData
 from btfl.engines.base import Failure, Job, Kept, perform
 from btfl.engines.door import check_description, check_update
 from btfl.engines.federation import run_spec
-from btfl.engines.pool import one_thread
 from btfl.errors import BtflError, InputError
 from btfl.flower.messages import pack_result, unpack_job
 from btfl.flower.state import PrivateState
 from btfl.flower.task import FlowerTask, TaskReader
+from btfl.models.threads import one_thread
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.runs.layout import TrainingFiles, client_name
 from btfl.runs.trained import save_outcome

@@ -17,6 +17,7 @@ from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
 from btfl.errors import InputError
+from btfl.models.names import HEADS_ALONE
 from btfl.recipes.settings import TrainingSettings
 
 
@@ -46,11 +47,22 @@ class Recipe(ABC):
     """The recipe whose rounds these are, where only the end differs: what it has trained need not be trained again."""
     calibrates: ClassVar[bool] = False
     """Whether clients are asked to ``calibrate``."""
+    trains_extractor_alone: ClassVar[bool] = False
+    """Whether no head is trained in its rounds, so that a model which is a head alone leaves nothing to train."""
     protection: Callable[[int], Protection] | None = None
     """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 
     def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
+        if reason := self.unsuitable(settings.model):
+            raise InputError(f"the recipe '{self.name}' {reason}: take another recipe, or another model")
         self.settings, self.sample_shape, self.classes = settings, sample_shape, classes
+
+    @classmethod
+    def unsuitable(cls, model: str) -> str | None:
+        """Return why a model cannot be trained this way; None if it can."""
+        if cls.trains_extractor_alone and model in HEADS_ALONE:
+            return f"trains an extractor under a fixed head, and the model '{model}' has none"
+        return None
 
     @property
     def rounds(self) -> int:

@@ -48,6 +48,7 @@ class RunFolder:
         self.folder = Path(folder)
         self.files = TrainingFiles(self.folder)
         self._written_in: dict[int, int] = {}  # client -> round of its newest private state
+        self._whole: dict[int, dict[int, int]] = {}  # round saved or loaded here -> what _written_in was then
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -112,6 +113,7 @@ class RunFolder:
         }
         place = self.files.checkpoint(state.round)
         save_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION, fields, state.shared)
+        self._whole[state.round] = dict(self._written_in)
         self._sweep(state.round)
         return replace(state, private=_PrivateStates(self, self._written_in))
 
@@ -132,7 +134,7 @@ class RunFolder:
                 log.warning(sentence)
                 warn(number, sentence)
                 continue
-            self._written_in = written_in
+            self._written_in, self._whole[number] = written_in, dict(written_in)
             return TrainingState(number, shared, _PrivateStates(self, written_in), tuple(fields["history"]))
         if rounds and rounds != [1]:  # of the first round nothing is lost that one more round does not bring back
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
@@ -167,26 +169,32 @@ class RunFolder:
     def _sweep(self, newest: int | None = None) -> None:
         """Delete old checkpoints, and private states that none of the kept ones needs.
 
-        ``newest`` is the round that was saved just now: later ones are of no use, and neither are damaged ones.
-        Without it, nothing is known to be whole, so that a damaged checkpoint keeps all that was completed.
+        ``newest`` is the round that was saved just now: it is kept with the one before, and later ones are of no use.
+        Which are whole is known from saving or loading them: nothing is read here, since a disk that cannot be read
+        for a moment must not cost a checkpoint. Without ``newest`` nothing is known yet, so that a checkpoint that is
+        damaged or cannot be read keeps all that was completed.
         """
-        kept: dict[Path, set[Path]] = {}  # checkpoints, and the private states they need
-        rounds = self.files.rounds()
-        for number in rounds:
-            if len(kept) < _KEPT and (newest is None or number <= newest):
-                try:
-                    # what was saved just now is known: if the disk does not let it be read, it is still not damaged
-                    needed = self._written_in if number == newest else _written_in(self._fields(number), number)
-                except StorageError:
-                    if newest is None:
-                        kept.update((self.files.checkpoint(one), set(self.files.all_private())) for one in rounds)
-                        break
-                else:
-                    kept[self.files.checkpoint(number)] = {self.files.private(*item) for item in needed.items()}
-        needed_by_any = {path for needed in kept.values() for path in needed}
+        if newest is None:
+            kept = self._needed_on_disk()
+        else:
+            last = sorted(number for number in self._whole if number <= newest)[-_KEPT:]
+            self._whole = {number: self._whole[number] for number in last}
+            kept = self._needed_by(self._whole)
         for path in (*self.files.all_checkpoints(), *self.files.all_private()):
-            if path not in kept and path not in needed_by_any:
+            if path not in kept:
                 _remove(path)
+
+    def _needed_on_disk(self) -> set[Path]:
+        rounds = self.files.rounds()
+        try:
+            return self._needed_by({number: _written_in(self._fields(number), number) for number in rounds[:_KEPT]})
+        except StorageError:
+            return {*map(self.files.checkpoint, rounds), *self.files.all_private()}
+
+    def _needed_by(self, whole: Mapping[int, Mapping[int, int]]) -> set[Path]:
+        """Return the folders of checkpoints and of the private states that they need."""
+        private = {self.files.private(*item) for written_in in whole.values() for item in written_in.items()}
+        return {*map(self.files.checkpoint, whole), *private}
 
 
 def _written_in(fields: Any, number: int) -> dict[int, int]:

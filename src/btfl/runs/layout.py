@@ -6,6 +6,7 @@ RUN/                                        made by ``btfl bench``: ``RunFiles``
   .lock and lock.json while it is at work
   training/RECIPE/                          one training: ``TrainingFiles``
     training.json, log.jsonl, tensorboard/; .lock and lock.json while it is at work
+    nodes.json                              which Flower node is which client, if nodes are bound
     checkpoints/round-000001/               ``checkpoint.json`` and its tensors
     private/client-000000-round-000001/     ``private.json`` and its tensors
     clients/client-000000/                  what a Flower client keeps, if its node names no other folder
@@ -63,6 +64,7 @@ class TrainingFiles:
         self.lock = folder / ".lock"  # there while a training is at work in the folder (``runs.lock``)
         self.holder = folder / "lock.json"  # who that is
         self.log = folder / "log.jsonl"  # what happened, a line of JSON each
+        self.nodes = folder / "nodes.json"  # which Flower node is which client, if nodes are bound
         self.tensorboard = folder / "tensorboard"
         self.clients = folder / "clients"  # what Flower clients keep, if their nodes name no other folder
         self.final = FederationFiles(folder / "final")
