@@ -20,7 +20,7 @@ from btfl.data.source import Source
 
 
 def scaling_of(source: Source, partition: Partition) -> Scaling:
-    """Return mean and deviation of every channel or column over the training parts of all clients that are not held out."""
+    """Return mean and deviation of every channel or column over the training parts of clients that are not held out."""
     count = sum(_rows(part).shape[0] for part in _training(source, partition))
     mean = sum(_rows(part).sum(axis=0, dtype=np.float64) for part in _training(source, partition)) / count
     squares = sum(np.square(_rows(part).astype(np.float64) - mean).sum(axis=0) for part in _training(source, partition))

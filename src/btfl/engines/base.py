@@ -12,6 +12,7 @@ from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
+from btfl.engines.provenance import stamped
 from btfl.errors import BtflError
 from btfl.recipes.base import Description, Recipe, Update
 
@@ -77,7 +78,8 @@ def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job)
     assert broadcast.everyone is not None
     if job.task == "calibrate":
         return recipe.calibrate(broadcast.shared, job.private, client_data, broadcast.everyone)
-    return recipe.conclude(broadcast.shared, job.private, client_data, broadcast.everyone)
+    outcome = recipe.conclude(broadcast.shared, job.private, client_data, broadcast.everyone)
+    return stamped(outcome, recipe, data, broadcast.shared)
 
 
 def attempt(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result | Failure:

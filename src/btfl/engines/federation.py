@@ -27,6 +27,7 @@ from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
 from btfl.engines.door import MOST_METRICS, Door
 from btfl.engines.faults import FaultSettings, usable
 from btfl.engines.log import RunLog
+from btfl.engines.provenance import provenance_of, run_spec
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.runs.checkpoint import RunFolder, TrainingState
@@ -108,7 +109,7 @@ def _train(
                 progress = replace(progress, private={**progress.private, **changed})
         outcomes, total = stage.conclude(len(data), progress)
     kept = tuple(outcome if isinstance(outcome, ClientOutcome) else None for outcome in outcomes)
-    federation = TrainedFederation(spec, progress.shared, kept, total)
+    federation = TrainedFederation(spec, progress.shared, kept, total, provenance_of(recipe, data, progress.shared))
     if run is not None and None not in outcomes:
         federation.save(run.files.final.folder)
     if run_log is not None:
@@ -226,21 +227,3 @@ class _Count:
 def size_of(arrays: Mapping[str, Any]) -> int:
     """Return how many bytes arrays have, without names and framing."""
     return sum(int(array.nbytes) for array in arrays.values())
-
-
-def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:
-    """Return everything that determines the outcome of a run, as plain JSON."""
-    source, partition = data.source, data.partition
-    told = {
-        "source": source.name,
-        "fingerprint": source.pool.fingerprint,
-        "partition": partition.settings.as_dict(),
-        "partition_seed": partition.seed,
-    }
-    if data.backbone is not None:
-        told["backbone"] = dict(data.backbone)
-    if partition.names:
-        told["owners"] = source.owners_fingerprint
-    if source.scaling is not None:
-        told["scaling"] = source.scaling.as_dict()
-    return {**recipe.spec(), "clients": len(data), "data": told}

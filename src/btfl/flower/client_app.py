@@ -18,8 +18,8 @@ from btfl.core.calibration import Calibration
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Failure, Job, Kept, perform
 from btfl.engines.door import check_description, check_update
-from btfl.engines.federation import run_spec
 from btfl.engines.pool import one_thread
+from btfl.engines.provenance import run_spec
 from btfl.errors import BtflError, InputError
 from btfl.flower.messages import pack_result, unpack_job
 from btfl.flower.state import PrivateState

@@ -1,7 +1,8 @@
 """Where everything of a run is: the one module that knows the names of its files and folders.
 
 RUN/                                        made by ``btfl bench``: ``RunFiles``
-  run.json, results.parquet, samples.parquet, speed.json, times.json; the streams as ``data.manifest`` saves them
+  run.json, results.parquet, samples.parquet, unseen.parquet, speed.json, times.json; the streams as
+  ``data.manifest`` saves them
   .lock and lock.json while it is at work
   training/RECIPE/                          one training: ``TrainingFiles``
     training.json, log.jsonl, tensorboard/; .lock and lock.json while it is at work
@@ -31,6 +32,7 @@ class RunFiles:
         self.record = folder / "run.json"  # what was run; written last, so a folder that has it is complete
         self.results = folder / "results.parquet"  # a row for each method, client and stream
         self.samples = folder / "samples.parquet"  # a row for each sample of those
+        self.unseen = folder / "unseen.parquet"  # as results, of clients that were held out: a row for each level, too
         self.lock = folder / ".lock"  # there while `btfl bench` is at work in the folder (``runs.lock``)
         self.holder = folder / "lock.json"  # who that is
         self.costs = folder / "speed.json"  # what adapting cost, where it was measured

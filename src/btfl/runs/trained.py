@@ -13,6 +13,7 @@ import numpy as np
 from btfl.core.bundle import OWN_SUMS, ClientBundle
 from btfl.core.calibration import SHAPES
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.provenance import KEY, Provenance
 from btfl.core.summary import Summary
 from btfl.errors import InputError, StorageError
 from btfl.runs.client import DeployedClient
@@ -37,6 +38,7 @@ class TrainedFederation:
     shared : weights that the server has
     outcomes : by client; None: the client failed when the run ended, or keeps its bundle on its own device
     total : the total of all clients' summaries; None if btfl 0.1.0 trained it
+    provenance : which training it is, after which round; None if an older btfl trained it
 
     Example: ``TrainedFederation.load("runs/demo/training/fedavg/final").client(0).bundle``
     """
@@ -45,6 +47,7 @@ class TrainedFederation:
     shared: Weights
     outcomes: tuple[ClientOutcome | None, ...]
     total: Summary | None = None
+    provenance: Provenance | None = None
 
     def __repr__(self) -> str:
         here = sum(outcome is not None for outcome in self.outcomes)
@@ -55,16 +58,20 @@ class TrainedFederation:
 
     def client(self, number: int) -> DeployedClient:
         """Return one client as its device has it."""
-        outcome, settings = self.outcome(number), self.spec["settings"]
-        model = {
+        outcome = self.outcome(number)
+        return DeployedClient(outcome.bundle, {"global": self.shared, **outcome.networks}, self.model)
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """How to build a network for its weights, and what comes before it (``DeployedClient.model``)."""
+        settings, told = self.spec["settings"], self.spec.get("data", {})
+        return {
             "name": settings["model"],
             "options": settings["model_options"],
             "image_shape": tuple(self.spec["image_shape"]),
             "classes": self.spec["classes"],
+            **{name: told[name] for name in ("scaling", "backbone") if name in told},
         }
-        told = self.spec.get("data", {})
-        model.update({name: told[name] for name in ("scaling", "backbone") if name in told})
-        return DeployedClient(outcome.bundle, {"global": self.shared, **outcome.networks}, model)
 
     def outcome(self, number: int) -> ClientOutcome:
         """Return what one client is left with, or say that it is not here."""
@@ -98,7 +105,9 @@ class TrainedFederation:
         else:
             save_record(files.folder, TOTAL, TOTAL_KIND, TOTAL_VERSION, {}, self.total.to_arrays())
         networks = [None if outcome is None else sorted(outcome.networks) for outcome in self.outcomes]
-        fields = {"spec": dict(self.spec), "networks": networks}
+        fields: dict[str, Any] = {"spec": dict(self.spec), "networks": networks}
+        if self.provenance is not None:
+            fields[KEY] = self.provenance.as_dict()
         save_record(files.folder, FEDERATION, KIND, VERSION, fields, self.shared)
 
     @staticmethod
@@ -125,7 +134,8 @@ class TrainedFederation:
                 total = Summary.from_arrays(arrays)
             except InputError as error:
                 raise StorageError(f"{files.total} does not fit together: {error}") from None
-        return cls(fields["spec"], shared, tuple(outcomes), total)
+        provenance = Provenance.from_dict(fields[KEY]) if KEY in fields else None
+        return cls(fields["spec"], shared, tuple(outcomes), total, provenance)
 
 
 def save_outcome(folder: Path, outcome: ClientOutcome) -> None:
