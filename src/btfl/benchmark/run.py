@@ -20,10 +20,11 @@ from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
-from btfl.engines.federation import is_finished
+from btfl.engines.federation import Initial, is_finished
 from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
 from btfl.engines.pool import WorkerPool
 from btfl.engines.provenance import run_spec
+from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import find_method
@@ -220,8 +221,9 @@ def _unseen(
         rows.extend(of_client)
         watch("evaluation of clients held out", Event("evaluate", 0, 0, number, clients, {}))
     found = pd.DataFrame(rows)
-    before = None if earlier is None else earlier.unseen
-    return found if before is None else add_rows(replace(earlier, rows=before), found, record)
+    if earlier is None or earlier.unseen is None:
+        return found
+    return add_rows(replace(earlier, rows=earlier.unseen), found, record)
 
 
 def _recipe(name: str, experiment: Experiment, data: FederatedData) -> Recipe:
@@ -239,16 +241,22 @@ def train_recipe(
     faults: FaultSettings | None = None,
     tensorboard: bool = False,
     start: Start | None = None,
+    longer: bool = False,
+    initial: Initial | None = None,
 ) -> TrainedFederation:
     """Train one recipe of an experiment, in a folder of its own inside the run's; resume or load it if it is there.
 
     Where its rounds are those of another recipe, that one is trained if necessary, and only the end is the recipe's
-    own. The parameters are those of ``run_bench``.
+    own. The parameters are those of ``run_bench``, and ``longer`` and ``initial`` those of ``train_federation``.
     """
     place = RunFiles(folder).training(name).folder
     check_inside(folder, RunFiles(folder).all_trainings.name)
     recipe = _recipe(name, experiment, data)
     spec = run_spec(recipe, data)
+    if recipe.rounds_of is not None and (longer or initial is not None):
+        raise InputError(
+            f"the rounds of '{name}' are those of '{recipe.rounds_of}': train that recipe, and then bench the method"
+        )
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)
     elif recipe.rounds_of is not None and not is_finished(place):
@@ -266,7 +274,9 @@ def train_recipe(
             if board is not None:
                 board(event)
 
-        return train_federation(recipe, data, engine, folder=place, report=report, faults=faults)
+        return train_federation(
+            recipe, data, engine, folder=place, report=report, faults=faults, longer=longer, initial=initial
+        )
 
 
 def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederation]) -> list[str]:

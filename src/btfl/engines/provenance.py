@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,12 @@ def run_spec(recipe: Recipe, data: FederatedData) -> dict[str, Any]:
     return {**recipe.spec(), "clients": len(data), "data": told}
 
 
+def run_identity(spec: Mapping[str, Any]) -> str:
+    """Name a training by its specification but for the number of rounds: it stays the same when it goes on."""
+    settings = {name: value for name, value in spec["settings"].items() if name != "rounds"}
+    return hashlib.sha256(json.dumps({**spec, "settings": settings}, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def provenance_of(recipe: Recipe, data: FederatedData, shared: Weights) -> Provenance:
     """Return where the weights of a training that has ended come from.
 
@@ -40,10 +47,9 @@ def provenance_of(recipe: Recipe, data: FederatedData, shared: Weights) -> Prove
     """
     spec = run_spec(recipe, data)
     settings = dict(spec["settings"])
-    lasting = {**spec, "settings": {name: value for name, value in settings.items() if name != "rounds"}}
     before = {name: spec["data"].get(name) for name in ("scaling", "backbone")}
     return Provenance(
-        run=hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()[:16],
+        run=run_identity(spec),
         round=recipe.rounds,
         extractor=sha256_of(extractor_of(shared), before),
         classes=tuple(map(str, data.source.classes)),

@@ -86,6 +86,21 @@ class RunFolder:
         if self.spec() is None:
             write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
 
+    def lengthen(self, spec: Mapping[str, Any]) -> None:
+        """Let the training here go on for more rounds, if these are all that differs; its checkpoints stay."""
+        found = self.spec()
+        if found is None or not isinstance(found.get("settings"), dict):
+            return
+        before, asked = found["settings"].get("rounds"), spec["settings"]["rounds"]
+        same = {**found, "settings": {**found["settings"], "rounds": asked}} == dict(spec)
+        if same and type(before) is int and before != asked:
+            if asked < before:
+                raise StorageError(
+                    f"{self.folder} has been trained for {before} rounds already: ask for more than that, not {asked}"
+                )
+            with self.lock():
+                write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
+
     def check(self, spec: Mapping[str, Any]) -> None:
         """Refuse a folder that holds a training of another kind, and name the differences."""
         found = self.spec()

@@ -44,4 +44,4 @@ def head_of(shared: Weights) -> LinearHead | None:
     """Return the global head among the server's weights; None if there is none (FedRep)."""
     if "head.weight" not in shared:
         return None
-    return LinearHead(shared["head.weight"], shared.get("head.bias"))
+    return LinearHead.of((shared["head.weight"], shared.get("head.bias")))
