@@ -50,7 +50,7 @@ def pack_serving(run: Path, folder: Path, weights: Weights | None = None) -> Ser
         # the method as it will be served, which is without features
         calibrations[number] = calibrate(Coherent(bundles[number]), own_features(whole), warm_up)
     client = federation.client(0)
-    graph = extractor_graph(client.extractor(), before(client))
+    graph = extractor_graph(client.extractor(), before(client.model))
     graph.producer_name = "btfl"
     stamp(graph, Provenance.of_bundle(client.bundle))
     serving = Serving(

@@ -85,7 +85,7 @@ def find_fleet(
 
 def graph_of(client: DeployedClient) -> onnx.ModelProto:
     """Return a client's extractor as ONNX, with where it comes from."""
-    model = extractor_graph(client.extractor(), before(client))
+    model = extractor_graph(client.extractor(), before(client.model))
     stamp(model, Provenance.of_bundle(client.bundle))
     return model
 

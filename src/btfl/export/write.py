@@ -53,7 +53,7 @@ def export_whole(
     else:
         decision = decision_graph(bundle, settings)  # first: it refuses at once what cannot be exported
     if isinstance(client, DeployedClient):
-        extractor = extractor_graph(client.extractor(), before(client))
+        extractor = extractor_graph(client.extractor(), before(client.model))
     whole = decision
     if extractor is not None:
         plain = onnx.ModelProto()
@@ -82,7 +82,7 @@ def export_split(
     bundle = client if isinstance(client, ClientBundle) else client.bundle
     folder = path.with_name(f"{path.stem}-bundle")
     if isinstance(client, DeployedClient):
-        extractor = extractor_graph(client.extractor(), before(client))
+        extractor = extractor_graph(client.extractor(), before(client.model))
         stamp(extractor, Provenance.of_bundle(bundle))
     if extractor is None:
         raise InputError("there is no extractor beside this bundle: name it with --extractor, or its --federation")
