@@ -13,7 +13,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.heads import mean_entropy
 from btfl.core.likelihood import THRESHOLD, DiscretisedLikelihood
 from btfl.enrolment.enrol import Federation, enrol, generative_head, unlabelled_bundle
-from btfl.enrolment.renewal import renewed
+from btfl.enrolment.renewal import carried_over
 from btfl.enrolment.shares import responsibilities, strength
 from btfl.errors import InputError
 from btfl.methods.base import Method
@@ -123,7 +123,7 @@ class LearnsAlong:
         if self._since >= EVERY:
             self._since = 0
             self._shown = self._sums()
-            self.method = renewed(self.method, self._bundle_of(self._shown))
+            self.method = carried_over(self.method, self._bundle_of(self._shown))
 
     def _sums(self) -> dict[str, Any]:
         """Return what the bundle follows from, as plain JSON."""

@@ -246,12 +246,14 @@ def _from_nothing(federation: Federation, metadata: Mapping[str, Any] | None) ->
     expected = float(sum(share * mean_entropy(head, mean[None]) for share, mean in zip(federation.everyone,
                      federation.means, strict=True)))  # fmt: skip
     everyone = federation.total.likelihood
+    typical = max(round(everyone.count / everyone.clients), 1)
+    one = DiscretisedLikelihood(everyone.frequencies, typical)  # as if one client more had come, who is like all
     counts = _leaning(federation, np.zeros(federation.total.classes))[0]
     return ClientBundle(
         head,
         head,
-        everyone,
-        everyone,
+        one,
+        DiscretisedLikelihood.average([everyone, one]),
         expected,
         expected,
         {**federation.total.for_bundle(), "local_class_counts": counts},

@@ -38,6 +38,11 @@ def renewed(method: AnyMethod, bundle: ClientBundle) -> AnyMethod:
             f"{method.card().title} remembers features of the old extractor, which a new bundle does not read: begin "
             "with the new bundle and an empty memory"
         )
+    return carried_over(method, bundle)
+
+
+def carried_over(method: AnyMethod, bundle: ClientBundle) -> AnyMethod:
+    """Return the same method with another bundle and the same memory; nothing is asked about the bundle."""
     fresh = type(method)(bundle, method.settings)
     fresh.restore(method.state)
     return fresh
