@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from btfl.checks import printable
@@ -15,6 +15,7 @@ from btfl.data.federated import FederatedData
 from btfl.engines.provenance import stamped
 from btfl.errors import BtflError
 from btfl.recipes.base import Description, Recipe, Update
+from btfl.runs.checkpoint import StoredWeights
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class Engine(Protocol):
 def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result:
     """Do one job: what a client's own process does, wherever it runs."""
     client_data = data.of(job.client, job.round)
+    if isinstance(job.private, StoredWeights):
+        job = replace(job, private=job.private.load())
     if job.task == "train":
         return recipe.train(job.round, broadcast.shared, job.private, client_data)
     if job.task == "describe":

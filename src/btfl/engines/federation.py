@@ -166,7 +166,7 @@ def _train(
                 progress = run.save(progress, changed)
             else:
                 progress = replace(progress, private={**progress.private, **changed})
-        keep = _Kept(len(data)) if run is None else _KeptOnDisk(run.files.final.folder, rounds, len(data))
+        keep = _Kept(len(data)) if run is None else _KeptOnDisk(run, rounds, len(data))
         total, complete = stage.conclude(len(data), progress, keep)
     provenance = provenance_of(recipe, data, progress.shared)
     federation = TrainedFederation(spec, progress.shared, keep.outcomes, total, provenance)
@@ -193,6 +193,10 @@ class _Kept:
         """What all are left with."""
         return tuple(self._outcomes)
 
+    def aside(self, job: Job, private: Weights) -> Weights:
+        """Keep what a client has made of its own until it concludes."""
+        return private
+
     def finish(self, federation: TrainedFederation) -> None:
         """Do nothing: there is no folder to complete."""
 
@@ -200,8 +204,8 @@ class _Kept:
 class _KeptOnDisk(_Kept):
     """The same, on disk one by one: memory does not grow with the clients."""
 
-    def __init__(self, folder: Path, rounds: int, clients: int) -> None:
-        self._writer = FederationWriter(folder, rounds)
+    def __init__(self, run: RunFolder, rounds: int, clients: int) -> None:
+        self._run, self._writer = run, FederationWriter(run.files.final.folder, rounds)
         for client in range(clients):
             self._writer.add(client, None)
 
@@ -217,6 +221,11 @@ class _KeptOnDisk(_Kept):
     def finish(self, federation: TrainedFederation) -> None:
         """Make the federation count."""
         self._writer.finish(federation)
+        self._run.clear_aside()
+
+    def aside(self, job: Job, private: Weights) -> Weights:
+        """Keep it on disk."""
+        return self._run.put_aside(job.client, job.round, private)
 
 
 def is_finished(folder: str | Path, rounds: int | None = None) -> bool:
@@ -289,7 +298,7 @@ class _Stage:
             for job, description in usable(
                 self.session, Broadcast(shared), jobs, (Description,), self.door.description, self.faults, count.done
             ):
-                ready.append(replace(job, task="conclude", private=description.private))
+                ready.append(replace(job, task="conclude", private=keep.aside(job, description.private)))
                 count.done(job)
                 yield description.summary
 

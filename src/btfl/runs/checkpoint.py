@@ -164,6 +164,18 @@ class RunFolder:
             )
         return private
 
+    def put_aside(self, client: int, round_: int, private: Weights) -> Weights:
+        """Keep what a client has made of its own at the end, until ``clear_aside``; it is no part of a checkpoint."""
+        if not private:
+            return private
+        whose = {"client": client, "round": round_ + 1}
+        save_record(self.files.private(client, round_ + 1), PRIVATE, PRIVATE_KIND, VERSION, whose, private)
+        return StoredWeights(self.folder, client, round_ + 1)
+
+    def clear_aside(self) -> None:
+        """Remove what no checkpoint needs."""
+        self._sweep()
+
     def last_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of the last round whose checkpoint can be read; empty if there is none."""
         for number in self.files.rounds():
@@ -226,6 +238,26 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+class StoredWeights(Mapping[str, Any]):
+    """A client's private state that stays on disk: read when it is worked with, by whichever process does that."""
+
+    def __init__(self, folder: Path, client: int, round_: int) -> None:
+        self._folder, self._client, self._round = folder, client, round_
+
+    def load(self) -> Weights:
+        """Read it."""
+        return RunFolder(self._folder).load_private(self._client, self._round)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.load()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.load())
+
+    def __len__(self) -> int:
+        return len(self.load())
+
+
 class _PrivateStates(Mapping[int, Weights]):
     """Private states that stay on disk until they are asked for: memory does not grow with the clients."""
 
@@ -233,7 +265,7 @@ class _PrivateStates(Mapping[int, Weights]):
         self._run, self._written_in = run, dict(written_in)
 
     def __getitem__(self, client: int) -> Weights:
-        return self._run.load_private(client, self._written_in[client])
+        return StoredWeights(self._run.folder, client, self._written_in[client])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._written_in)
