@@ -1,8 +1,8 @@
 """How long it takes to export a fleet: one extractor and the bundles of N clients into one folder.
 
-Run as ``python benchmarks/fleet_export.py --clients 500``. A federation of so many clients with random images is trained
-for no round (what is learnt does not matter here), and then exported with ``btfl export --all-clients`` in a process of
-its own, three times: the first writes the folder, the others replace it. Wall time, on the cores that are there.
+Run as ``python benchmarks/fleet_export.py --clients 500``. A federation of so many clients with random images is
+trained for no round (what is learnt does not matter here), and then exported with ``btfl export --all-clients`` in a
+process of its own, three times: the first writes the folder, the others replace it. Wall time, on the cores there are.
 """
 
 from __future__ import annotations

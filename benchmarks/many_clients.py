@@ -5,9 +5,9 @@ made-up images each (random bytes: what is learnt does not matter here), of whom
 run folder. After every round the resident memory of this process and of its workers is taken. Memory that is shared,
 such as the images after a fork, counts in each of them; what each has alone is given too.
 
-Then comes the end, in which all 10,000 describe their data and get their bundles, which go to disk one by one: memory is
-taken at every hundredth of each stage, and drawn beside the rounds. ``--no-end`` leaves it out. Linux only: memory is read
-from /proc.
+Then comes the end, in which all 10,000 describe their data and get their bundles, which go to disk one by one: memory
+is taken at every hundredth of each stage, and drawn beside the rounds. ``--no-end`` leaves it out. Linux only: memory
+is read from /proc.
 """
 
 from __future__ import annotations
@@ -195,12 +195,9 @@ def main() -> None:
             f"the end: describe {described - trained:.1f} s, conclude {concluded - described:.1f} s, "
             f"save {ended - concluded:.1f} s; memory then: {memory()}"
         )
-    if watch.at_end:
-        for stage in dict.fromkeys(stage for stage, _, _ in watch.at_end):
-            unshared = [row.alone for name, _, row in watch.at_end if name == stage]
-            print(
-                f"{stage}: unshared memory {unshared[0]:.0f} MB at its first hundredth, {unshared[-1]:.0f} at its last"
-            )
+    for stage in dict.fromkeys(stage for stage, _, _ in watch.at_end):
+        alone = [row.alone for name, _, row in watch.at_end if name == stage]
+        print(f"{stage}: unshared memory {alone[0]:.0f} MB at its first hundredth, {alone[-1]:.0f} at its last")
     draw(watch.rows, watch.at_end, arguments.clients, arguments.workers, arguments.out)
     print(f"drawn in {arguments.out}")
 
