@@ -34,7 +34,8 @@ from btfl.runs.trained import TrainedFederation
 
 FIGURES = ("accuracy", "clients")
 SHOWN = (
-    "accuracy", "unseen", "difference", "difference-coherent", "difference-coherent-1", "paper", "detection", "calibration",
+    "accuracy", "unseen", "difference", "difference-coherent", "difference-coherent-1", "paper", "detection",
+    "calibration",
 )  # fmt: skip
 LARGEST = 3_000_000  # bytes a folder may have
 

@@ -7,48 +7,64 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 _TOUCHES = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "os.chmod"}
 
 
-def _child(work: Callable[[], object], place: str, at: int | None, told: Path | None) -> None:
-    numbers, seen = count(1), 0
+def _child(work: Callable[[], object], place: str | None, at: int | None, told: Path | None) -> None:
+    seen = 0
 
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
+    def moment() -> None:
         nonlocal seen
-        if event in _TOUCHES and place in str(arguments[0]):
-            seen = next(numbers)
-            if seen == at:
-                os.kill(os.getpid(), signal.SIGKILL)
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(hook)
+    def touched(event: str, arguments: tuple[object, ...]) -> None:
+        if event in _TOUCHES and place is not None and place in str(arguments[0]):
+            moment()
+
+    def called(frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_call"):
+            moment()
+
+    if place is None:
+        sys.setprofile(called)
+    else:
+        sys.addaudithook(touched)
     work()
+    sys.setprofile(None)
     if told is not None:
-        touches = seen
-        told.write_text(str(touches))
+        found = seen
+        told.write_text(str(found))
     os._exit(0)
 
 
-def touches(work: Callable[[], object], place: Path, told: Path) -> int:
-    """Do the work in a child; return how often it touches files below a folder."""
-    process = multiprocessing.get_context("fork").Process(target=_child, args=(work, str(place), None, told))
+def touches(work: Callable[[], object], place: Path | None, told: Path) -> int:
+    """Do the work in a child; return how often it touches files below a folder. None: how many calls it makes."""
+    process = multiprocessing.get_context("fork").Process(
+        target=_child, args=(work, None if place is None else str(place), None, told)
+    )
     process.start()
-    process.join(120)
+    process.join(300)
     assert process.exitcode == 0
     return int(told.read_text())
 
 
-def killed(work: Callable[[], object], place: Path, at: int) -> None:
-    """Do the work in a child that is killed at its n-th touch of a file below a folder."""
-    process = multiprocessing.get_context("fork").Process(target=_child, args=(work, str(place), at, None))
+def killed(work: Callable[[], object], place: Path | None, at: int) -> None:
+    """Do the work in a child that is killed at its n-th touch of a file below a folder; None: at its n-th call."""
+    process = multiprocessing.get_context("fork").Process(
+        target=_child, args=(work, None if place is None else str(place), at, None)
+    )
     process.start()
-    process.join(120)
+    process.join(300)
     assert process.exitcode == -signal.SIGKILL
 
 
 def moments(total: int, wanted: int = 20) -> list[int]:
-    """Return so many moments, spread over the work."""
-    assert total >= wanted, f"there are only {total} moments"
-    return [1 + place * (total - 1) // (wanted - 1) for place in range(wanted)]
+    """Return so many moments, spread over the work; the last is a little before its end."""
+    assert total >= 2 * wanted, f"there are only {total} moments"
+    return [1 + place * (total - 2) // (wanted - 1) for place in range(wanted)]
