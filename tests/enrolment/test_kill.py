@@ -44,15 +44,16 @@ def test_enrolment(rounds: dict[int, Path], tmp_path: Path) -> None:
     bundles = {number: enrol(federation, features) for number, federation in federations.items()}
     bundles[1].save(tmp_path / "old")
     shutil.copytree(tmp_path / "old", tmp_path / "counted")
-    total = touches(lambda: bundles[2].save(tmp_path / "counted"), None, tmp_path / "told")
+    total, deaths = touches(lambda: bundles[2].save(tmp_path / "counted"), None, tmp_path / "told"), 0
     found = []
-    for at in moments(total):
+    for at in moments(total, 24):
         device = tmp_path / f"device-{at}"
         shutil.copytree(tmp_path / "old", device)
-        killed(lambda place=device: bundles[2].save(place), None, at)  # type: ignore[misc]
+        deaths += killed(lambda place=device: bundles[2].save(place), None, at)  # type: ignore[misc]
         found.append(_round_of(ClientBundle.load(device), bundles))
         bundles[2].save(device)  # and given again, it ends
         assert _round_of(ClientBundle.load(device), bundles) == 2
+    assert deaths >= 20
     assert found == sorted(found)
     assert set(found) == {1, 2}
 
@@ -77,7 +78,7 @@ def test_renewal_of_a_training(rounds: dict[int, Path], tmp_path: Path) -> None:
     for at in moments(total):
         place = tmp_path / f"run-{at}"
         shutil.copytree(rounds[1], place)
-        killed(lambda place=place: train(place, 2), place, at)  # type: ignore[misc]
+        assert killed(lambda place=place: train(place, 2), place, at)  # type: ignore[misc]
         federation = TrainedFederation.load(place / "final")
         number = digests[federation.digest()]
         assert federation.provenance is not None
@@ -111,7 +112,7 @@ def test_export_of_a_fleet(rounds: dict[int, Path], tmp_path: Path) -> None:
     for at in moments(total):
         place = tmp_path / f"export-{at}"
         shutil.copytree(tmp_path / "old", place)
-        killed(lambda place=place: export(2, place / "fleet"), place, at)  # type: ignore[misc]
+        assert killed(lambda place=place: export(2, place / "fleet"), place, at)  # type: ignore[misc]
         extractor = provenance_of_model(onnx.load(place / "fleet" / "extractor.onnx"))
         assert extractor is not None
         folders = sorted((place / "fleet").glob("client-*"))
