@@ -18,6 +18,7 @@ from btfl.runs.saved import KIND, VERSION
 _LATER: Mapping[str, Any] = {
     "draw": 0,
     "fewest": PartitionSettings().fewest,
+    "held_out": PartitionSettings().held_out,
     "standardise": True,
     "backbone": None,
     "backbone_size": None,

@@ -6,8 +6,6 @@ Node config: ``partition-id`` (which client this is), ``folder`` (where it keeps
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from btfl.core.calibration import Calibration
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Failure, Job, Kept, perform
 from btfl.engines.door import check_description, check_update
-from btfl.engines.federation import run_spec
+from btfl.engines.provenance import run_identity, run_spec
 from btfl.errors import BtflError, InputError
 from btfl.flower.messages import pack_result, unpack_job
 from btfl.flower.state import PrivateState
@@ -58,8 +56,11 @@ def answer(task: FlowerTask | TaskReader, message: Message, context: Context) ->
 
 
 def run_name(recipe: Recipe, data: FederatedData) -> str:
-    """Name a run by everything that determines its outcome, so that no client works on another by mistake."""
-    return hashlib.sha256(json.dumps(run_spec(recipe, data), sort_keys=True).encode()).hexdigest()[:16]
+    """Name a run by what determines its outcome, so that no client works on another by mistake.
+
+    The number of rounds is no part of it: a run that goes on finds the private states it left.
+    """
+    return run_identity(run_spec(recipe, data))
 
 
 def _work(task: FlowerTask, message: Message, context: Context) -> Update | Description | Calibration | Kept:

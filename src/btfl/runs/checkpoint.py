@@ -87,6 +87,21 @@ class RunFolder:
         if self.spec() is None:
             write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
 
+    def lengthen(self, spec: Mapping[str, Any]) -> None:
+        """Let the training here go on for more rounds, if these are all that differs; its checkpoints stay."""
+        found = self.spec()
+        if found is None or not isinstance(found.get("settings"), dict):
+            return
+        before, asked = found["settings"].get("rounds"), spec["settings"]["rounds"]
+        same = {**found, "settings": {**found["settings"], "rounds": asked}} == dict(spec)
+        if same and type(before) is int and before != asked:
+            if asked < before:
+                raise StorageError(
+                    f"{self.folder} has been trained for {before} rounds already: ask for more than that, not {asked}"
+                )
+            with self.lock():
+                write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
+
     def check(self, spec: Mapping[str, Any]) -> None:
         """Refuse a folder that holds a training of another kind, and name the differences."""
         found = self.spec()
@@ -150,6 +165,18 @@ class RunFolder:
                 f"{whose.get('round')!r}, not of client {client} after round {round_}"
             )
         return private
+
+    def put_aside(self, client: int, round_: int, private: Weights) -> Weights:
+        """Keep what a client has made of its own at the end, until ``clear_aside``; it is no part of a checkpoint."""
+        if not private:
+            return private
+        whose = {"client": client, "round": round_ + 1}
+        save_record(self.files.private(client, round_ + 1), PRIVATE, PRIVATE_KIND, VERSION, whose, private)
+        return StoredWeights(self.folder, client, round_ + 1)
+
+    def clear_aside(self) -> None:
+        """Remove what no checkpoint needs."""
+        self._sweep()
 
     def last_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of the last round whose checkpoint can be read; empty if there is none."""
@@ -219,6 +246,26 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+class StoredWeights(Mapping[str, Any]):
+    """A client's private state that stays on disk: read when it is worked with, by whichever process does that."""
+
+    def __init__(self, folder: Path, client: int, round_: int) -> None:
+        self._folder, self._client, self._round = folder, client, round_
+
+    def load(self) -> Weights:
+        """Read it."""
+        return RunFolder(self._folder).load_private(self._client, self._round)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.load()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.load())
+
+    def __len__(self) -> int:
+        return len(self.load())
+
+
 class _PrivateStates(Mapping[int, Weights]):
     """Private states that stay on disk until they are asked for: memory does not grow with the clients."""
 
@@ -226,7 +273,7 @@ class _PrivateStates(Mapping[int, Weights]):
         self._run, self._written_in = run, dict(written_in)
 
     def __getitem__(self, client: int) -> Weights:
-        return self._run.load_private(client, self._written_in[client])
+        return StoredWeights(self._run.folder, client, self._written_in[client])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._written_in)
