@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from btfl.checks import printable
@@ -71,7 +71,9 @@ def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job)
     """Do one job: what a client's own process does, wherever it runs."""
     client_data = data.of(job.client, job.round)
     if job.task == "train":
-        return recipe.train(job.round, broadcast.shared, job.private, client_data)
+        update = recipe.train(job.round, broadcast.shared, job.private, client_data)
+        # with privacy for training, neither how much it has nor how well it does leaves the client
+        return replace(update, samples=1, metrics={}) if recipe.settings.privacy == "full" else update
     if job.task == "describe":
         return recipe.describe(broadcast.shared, job.private, client_data)
     assert broadcast.everyone is not None

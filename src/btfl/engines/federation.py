@@ -22,11 +22,13 @@ from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
-from btfl.engines.aggregate import RunningSum
+from btfl.engines.averaging import Averaging
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
 from btfl.engines.door import MOST_METRICS, Door
 from btfl.engines.faults import FaultSettings, usable
 from btfl.engines.log import RunLog
+from btfl.engines.private import PrivateAveraging, PrivateRun, drawn
+from btfl.engines.totals import Totalling
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.runs.checkpoint import RunFolder, TrainingState
@@ -94,12 +96,15 @@ def _train(
         progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
     if progress:
         log.info("%s goes on after round %d of %d", recipe.name, progress.round, rounds)
+    private = None
+    if recipe.settings.is_private:
+        private = PrivateRun(recipe.settings, rounds, len(data), None if run is None else run.files.privacy)
     event, progress = ("resume", progress) if progress else ("start", TrainingState(0, recipe.initial()))
     with engine.open(recipe, data) as session:
         if run is not None and run_log is not None:  # not before: a wrong model or device leaves nothing behind
             run.begin(spec)
             run_log.write(event, recipe=recipe.name, round=progress.round, rounds=rounds, clients=len(data))
-        stage = _Stage(recipe, session, Door(recipe, data, faults), faults, tell)
+        stage = _Stage(recipe, session, Door(recipe, data, faults), faults, tell, private)
         while progress.round < rounds:
             progress, changed = stage.one_round(len(data), progress)
             if run is not None:
@@ -123,7 +128,12 @@ def is_finished(folder: str | Path) -> bool:
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
-    """Return the clients of a round: a share of them drawn again each round, in ascending order."""
+    """Return the clients of a round: a share of them drawn again each round, in ascending order.
+
+    With privacy for training, each is drawn independently of the others, so that there may be more or fewer, or none.
+    """
+    if recipe.settings.privacy == "full":
+        return drawn(recipe.settings, clients, round_)
     count = max(round(recipe.settings.participation * clients), 1)
     if count == clients:
         return list(range(clients))
@@ -134,8 +144,17 @@ def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
 class _Stage:
     """A session at work on a recipe, watched."""
 
-    def __init__(self, recipe: Recipe, session: Session, door: Door, faults: FaultSettings, tell: Report) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        session: Session,
+        door: Door,
+        faults: FaultSettings,
+        tell: Report,
+        private: PrivateRun | None = None,
+    ) -> None:
         self.recipe, self.session, self.door, self.faults, self.tell = recipe, session, door, faults, tell
+        self.private = private
 
     def one_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
         """Train the clients drawn for the next round, and average what is usable.
@@ -146,24 +165,39 @@ class _Stage:
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
         jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-        count, average, uploaded = _Count(len(jobs), self), RunningSum(), 0
+        count, uploaded = _Count(len(jobs), self), 0
+        average = self._averaging(progress, round_)
         changed: dict[int, Weights] = {}
         rows: list[Mapping[str, float]] = []
         broadcast = Broadcast(progress.shared)
         for job, update in usable(self.session, broadcast, jobs, (Update,), self.door.update, self.faults, count.done):
-            average.add(update.upload, update.samples)
+            average.add(job.client, update)
             uploaded += size_of(update.upload)
             rows.append(update.metrics)
             if update.private:
                 changed[job.client] = update.private
             count.done(job)
+        averaged = average.result()
+        self._leave_out("train", round_, averaged.left_out)
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
         sent = size_of(progress.shared) * len(jobs)
         costs = {"seconds": time.monotonic() - started, "bytes_up": uploaded, "bytes_down": sent}
         self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {**metrics, **costs}))
-        history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
-        return TrainingState(round_, average.mean(), progress.private, history), changed
+        history = (*progress.history, {**metrics, "round": round_, "clients": len(rows) - len(averaged.left_out)})
+        state = TrainingState(round_, averaged.weights, progress.private, history, averaged.standing, averaged.clip)
+        return state, changed
+
+    def _averaging(self, progress: TrainingState, round_: int) -> Averaging | PrivateAveraging:
+        private = self.private and self.private.averaging(progress.shared, round_, progress.clip)
+        return private or Averaging(progress.shared, self.recipe.settings, round_, progress.standing)
+
+    def _leave_out(self, stage: str, round_: int, clients: Mapping[int, str]) -> None:
+        """Tell of clients whose answers look right and are too far from all others'."""
+        for client, why in clients.items():
+            warning = f"client {client} is left out: {why}"
+            log.warning("%s (%s, round %d)", warning, stage, round_)
+            self.tell(Event(stage, round_, self.recipe.rounds, 0, 0, {}, warning, client))
 
     def conclude(self, clients: int, progress: TrainingState) -> tuple[list[ClientOutcome | Kept | None], Summary]:
         """Add up every client's summary, send the total to all, and collect their bundles; return both.
@@ -174,18 +208,21 @@ class _Stage:
         rounds, shared = self.recipe.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         count, ready = _Count(clients, self), list[Job]()
-
-        def summaries() -> Iterator[Summary]:
-            for job, description in usable(
-                self.session, Broadcast(shared), jobs, (Description,), self.door.description, self.faults, count.done
-            ):
-                ready.append(replace(job, task="conclude", private=description.private))
-                count.done(job)
-                yield description.summary
-
-        total = Summary.total(summaries())
-        self.faults.check_cohort(len(ready))
-        if self.recipe.calibrates and self.recipe.protection is None:
+        totalling = (
+            Totalling(self.recipe.settings, self.recipe.shared_head(shared))
+            if self.private is None
+            else self.private.totalling()
+        )
+        for job, description in usable(
+            self.session, Broadcast(shared), jobs, (Description,), self.door.description, self.faults, count.done
+        ):
+            ready.append(replace(job, task="conclude", private=description.private))
+            count.done(job)
+            totalling.add(job.client, description.summary)
+        total, left_out = totalling.result()
+        self._leave_out("describe", rounds, left_out)
+        self.faults.check_cohort(len(ready) - len(left_out))
+        if self.recipe.calibrates and self.recipe.protection is None and self.private is None:
             total = self._calibrated(shared, total, ready)
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
         count, everyone = _Count(len(ready), self), Broadcast(shared, total)

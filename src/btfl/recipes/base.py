@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.heads import LinearHead
 from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
 from btfl.errors import InputError
@@ -72,6 +73,10 @@ class Recipe(ABC):
     @abstractmethod
     def check_summary(self, summary: Summary) -> None:
         """Refuse, with an ``InputError``, a summary that no client's data could give; asked before adding up."""
+
+    def shared_head(self, shared: Weights) -> LinearHead | None:
+        """Return the head that everyone trained, by which the server can judge class means; None if there is none."""
+        return None
 
     def calibrate(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> Calibration:
         """When everyone's summary is known, look at the client's validation part with it.

@@ -61,6 +61,7 @@ class TrainingFiles:
         self.lock = folder / ".lock"  # there while a training is at work in the folder (``runs.lock``)
         self.holder = folder / "lock.json"  # who that is
         self.log = folder / "log.jsonl"  # what happened, a line of JSON each
+        self.privacy = folder / "privacy.json"  # what was released with differential privacy, where it is
         self.tensorboard = folder / "tensorboard"
         self.clients = folder / "clients"  # what Flower clients keep, if their nodes name no other folder
         self.final = FederationFiles(folder / "final")

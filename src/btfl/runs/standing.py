@@ -1,0 +1,60 @@
+"""Where each client has pointed so far: the one thing that the default defence remembers from round to round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from btfl.errors import StorageError
+
+Floats = NDArray[np.float64]
+
+TURNED = 0.5
+"""A client is turned round if its mean cosine is below minus so many times the median client's."""
+CLEAR = 0.05
+"""The median client's mean cosine must be so large before anybody is turned round, seen from there."""
+ROUNDS, FEWEST = 2, 4
+"""No client is judged in fewer rounds, nor among fewer clients."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """For each client that took part so far: in how many rounds, and the sum of its cosines in them."""
+
+    rounds: Mapping[int, int] = field(default_factory=dict)
+    cosines: Mapping[int, float] = field(default_factory=dict)
+
+    def after(self, clients: Sequence[int], cosines: Floats) -> Standing:
+        """Return the standing after one more round of these clients."""
+        rounds, sums = dict(self.rounds), dict(self.cosines)
+        for client, cosine in zip(clients, cosines.tolist(), strict=True):
+            rounds[client] = rounds.get(client, 0) + 1
+            sums[client] = sums.get(client, 0.0) + cosine
+        return Standing(rounds, sums)
+
+    def turned(self, clients: Sequence[int]) -> set[int]:
+        """Return which of these clients have pointed away from what the others agree on."""
+        mean = {client: self.cosines[client] / rounds for client, rounds in self.rounds.items() if rounds >= ROUNDS}
+        if len(mean) < FEWEST:
+            return set()
+        middle = float(np.median(list(mean.values())))
+        if abs(middle) < CLEAR:
+            return set()
+        return {client for client in clients if client in mean and mean[client] / middle < -TURNED}
+
+    def as_json(self) -> dict[str, list[float]]:
+        """Return it as plain values, for a checkpoint."""
+        return {str(client): [rounds, self.cosines[client]] for client, rounds in sorted(self.rounds.items())}
+
+    @classmethod
+    def from_json(cls, values: Any) -> Standing:
+        """Return the standing that a checkpoint holds; one of an older btfl holds none."""
+        try:
+            found = {int(client): (int(rounds), float(cosine)) for client, (rounds, cosine) in (values or {}).items()}
+        except (TypeError, ValueError, AttributeError):
+            raise StorageError("the checkpoint does not say where clients have pointed so far") from None
+        return cls({one: rounds for one, (rounds, _) in found.items()}, {one: sum_ for one, (_, sum_) in found.items()})
