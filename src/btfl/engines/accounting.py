@@ -13,6 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from scipy.optimize import brentq
+from scipy.stats import norm
+
 from btfl.errors import InputError, StorageError
 from btfl.recipes.settings import TrainingSettings
 from btfl.storage import read_described, sealed, write_json
@@ -94,15 +97,31 @@ def _calibrated(target: float, delta: float, unit: tuple[Release, ...]) -> float
         return [Release(one.what, one.multiplier * factor, one.sampling, one.times) for one in unit]
 
     least = _LEAST_MULTIPLIER / min(one.multiplier for one in unit)
+    unsampled = math.sqrt(sum(one.times / one.multiplier**2 for one in unit))
+    closed = max(_gaussian_multiplier(target, delta) * unsampled, least)
+    if all(one.sampling >= 1 for one in unit):  # one Gaussian mechanism: the library only has the last word
+        while epsilon_of(scaled(closed), delta) > target:
+            closed *= 1 + _TOLERANCE
+        return closed
     if epsilon_of(scaled(least), delta) <= target:
         return least
-    unsampled = math.sqrt(sum(one.times / one.multiplier**2 for one in unit))
-    guess = max(math.sqrt(2 * math.log(1.25 / delta)) / target * unsampled, 2 * least)
-    bracket = dp.LowerEndpointAndGuess(least, guess)
+    bracket = dp.LowerEndpointAndGuess(least, max(closed * unit[0].sampling, 2 * least))
     found = dp.calibrate_dp_mechanism(
-        pld.PLDAccountant, lambda factor: _event(scaled(factor)), target, delta, bracket, tol=_TOLERANCE * guess
+        pld.PLDAccountant, lambda factor: _event(scaled(factor)), target, delta, bracket, tol=_TOLERANCE * closed
     )
     return float(found)
+
+
+def _gaussian_multiplier(target: float, delta: float) -> float:
+    """Return the noise multiplier of one Gaussian mechanism of this epsilon and delta (Balle and Wang, 2018)."""
+
+    def excess(log_multiplier: float) -> float:
+        multiplier = math.exp(log_multiplier)
+        half = 1 / (2 * multiplier)
+        lower = math.exp(target + float(norm.logcdf(-half - target * multiplier)))
+        return float(norm.cdf(half - target * multiplier)) - lower - delta
+
+    return math.exp(float(brentq(excess, math.log(1e-3), math.log(1e6))))
 
 
 def epsilon_of(releases: Sequence[Release], delta: float) -> float:

@@ -56,6 +56,9 @@ class TrainingSettings(PrivacySettings):
     defence: Defence = knob(
         "screen", "How the server averages, against clients that lie; `screen` changes nothing while nobody does."
     )
+    secure_range: float = knob(
+        256.0, "Secure aggregation: no weight and no feature may be beyond this, in absolute value.", above=0, most=1e6
+    )
     liars: float = knob(
         0.2,
         "Share of the clients that may lie, for defences that must be told: trimmed-mean, multi-krum, dnc.",
@@ -90,6 +93,7 @@ _LATER: Mapping[str, Any] = {
     "babu_epochs": 5,
     "adaptation_rounds": 20,
     "defence": "screen",
+    "secure_range": 256.0,
     "liars": 0.2,
     **{each.name: each.default for each in PrivacySettings.knobs()},
 }
