@@ -77,7 +77,13 @@ def test_sampled_releases_cost_what_the_library_says(sampling: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"privacy": "summary"}, {}, {"participation": 0.3}, {"participation": 0.3, "privacy_unit": "record"}]
+    "changes",
+    [
+        {"privacy": "summary"},
+        {},
+        {"participation": 0.3, "privacy_unit": "record"},
+        pytest.param({"participation": 0.3}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_plan_uses_its_budget_up_and_no_more(changes: dict[str, Any]) -> None:
     chosen = replace(SETTINGS, epsilon=2.0, **changes)

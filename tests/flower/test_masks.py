@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'btfl[flower]'")
 
 from btfl.engines.fixed import Field, Form
+from btfl.engines.secure import threshold_of
 from btfl.errors import InputError, TooFewClientsError
 from btfl.flower import masks
 from btfl.flower.masks import Public, Secret
@@ -23,7 +24,7 @@ class Group:
         made = {client: masks.make_secret() for client in clients}
         self.secrets: dict[int, Secret] = {client: secret for client, (secret, _) in made.items()}
         self.members: dict[int, Public] = {client: public for client, (_, public) in made.items()}
-        self.threshold = threshold or masks.threshold_of(len(made))
+        self.threshold = threshold or threshold_of(len(made))
         sent = {
             one: masks.share_secret(one, secret, self.members, self.threshold) for one, secret in self.secrets.items()
         }

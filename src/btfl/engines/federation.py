@@ -26,8 +26,10 @@ from btfl.engines.averaging import Averaging
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
 from btfl.engines.door import MOST_METRICS, Door
 from btfl.engines.faults import FaultSettings, usable
+from btfl.engines.fixed import form_of, mean_of, summary_of
 from btfl.engines.log import RunLog
 from btfl.engines.private import PrivateAveraging, PrivateRun, drawn
+from btfl.engines.secure import SecureTotal, add_up
 from btfl.engines.totals import Totalling
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
@@ -161,6 +163,8 @@ class _Stage:
 
         Given are the progress, with the private states of before, and those that have changed.
         """
+        if self.recipe.settings.secure:
+            return self._secure_round(clients, progress)
         started = time.monotonic()
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
@@ -188,6 +192,25 @@ class _Stage:
         state = TrainingState(round_, averaged.weights, progress.private, history, averaged.standing, averaged.clip)
         return state, changed
 
+    def _secure_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
+        """Do a round of which the server learns the mean alone: no client's loss, accuracy or size."""
+        started, round_ = time.monotonic(), progress.round + 1
+        chosen = participants(self.recipe, clients, round_)
+        jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
+        found = self._add_up(Broadcast(progress.shared), jobs, self.door.update)
+        sent = size_of(progress.shared) * len(jobs)
+        costs = {"seconds": time.monotonic() - started, "bytes_down": sent}
+        self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), costs))
+        history = (*progress.history, {"round": round_, "clients": len(found.members)})
+        state = TrainingState(round_, mean_of(found.sums), progress.private, history, progress.standing)
+        return state, found.private
+
+    def _add_up(self, broadcast: Broadcast, jobs: list[Job], check: Callable[[Job, Any], None]) -> SecureTotal:
+        width = 0 if jobs[0].task == "train" else self.recipe.feature_size()
+        form = form_of(self.recipe, jobs[0].task, len(jobs), self.door.most_samples, width)
+        count = _Count(len(jobs), self)
+        return add_up(self.session, broadcast, jobs, form, self.faults, check, count.done, count.done)
+
     def _averaging(self, progress: TrainingState, round_: int) -> Averaging | PrivateAveraging:
         private = self.private and self.private.averaging(progress.shared, round_, progress.clip)
         return private or Averaging(progress.shared, self.recipe.settings, round_, progress.standing)
@@ -207,6 +230,19 @@ class _Stage:
         """
         rounds, shared = self.recipe.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
+        if self.recipe.settings.secure:
+            described = self._add_up(Broadcast(shared), jobs, self.door.description)
+            ready = [
+                replace(job, task="conclude", private=described.private.get(job.client, {}))
+                for job in described.members
+            ]
+            total = summary_of(described.sums)
+            self.faults.check_cohort(len(ready))
+            if self.recipe.calibrates:
+                asked = [replace(job, task="calibrate") for job in ready]
+                looked = self._add_up(Broadcast(shared, total), asked, self.door.calibration)
+                total = total.calibrated(Calibration.from_arrays(looked.sums))
+            return self._bundles(clients, shared, total, ready), total
         count, ready = _Count(clients, self), list[Job]()
         totalling = (
             Totalling(self.recipe.settings, self.recipe.shared_head(shared))
@@ -224,6 +260,12 @@ class _Stage:
         self.faults.check_cohort(len(ready) - len(left_out))
         if self.recipe.calibrates and self.recipe.protection is None and self.private is None:
             total = self._calibrated(shared, total, ready)
+        return self._bundles(clients, shared, total, ready), total
+
+    def _bundles(
+        self, clients: int, shared: Weights, total: Summary, ready: list[Job]
+    ) -> list[ClientOutcome | Kept | None]:
+        """Send everyone the total, and collect the bundles that they make of it."""
         outcomes: list[ClientOutcome | Kept | None] = [None] * clients
         count, everyone = _Count(len(ready), self), Broadcast(shared, total)
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
@@ -232,7 +274,7 @@ class _Stage:
         for job, outcome in concluded:
             outcomes[job.client] = outcome
             count.done(job)
-        return outcomes, total
+        return outcomes
 
     def _calibrated(self, shared: Weights, total: Summary, ready: list[Job]) -> Summary:
         """Return the total with the sum of what all validation parts make of it."""

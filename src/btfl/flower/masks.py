@@ -27,11 +27,10 @@ from flwr.common.secure_aggregation.secaggplus_utils import (
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, generate_key_pairs, public_key_to_bytes
 from numpy.typing import NDArray
 
+from btfl.engines.secure import FEWEST, threshold_of
 from btfl.errors import InputError, TooFewClientsError
 
 Whole = NDArray[np.uint64]
-FEWEST = 3
-"""Of two clients, each knows the other's vector from the sum."""
 _KEY_BYTES, _SEED_BYTES = 48, 32
 
 
@@ -53,11 +52,6 @@ class Secret:
     """Private key that shares are encrypted with, as a number."""
     seed: bytes
     """Of its own mask."""
-
-
-def threshold_of(members: int) -> int:
-    """Return the fewest that can restore a secret: more than half, so that no two halves can learn two sums."""
-    return max(members // 2 + 1, FEWEST)
 
 
 def make_secret() -> tuple[Secret, Public]:

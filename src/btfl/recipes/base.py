@@ -74,6 +74,10 @@ class Recipe(ABC):
     def check_summary(self, summary: Summary) -> None:
         """Refuse, with an ``InputError``, a summary that no client's data could give; asked before adding up."""
 
+    def feature_size(self) -> int:
+        """Return how many features a summary is about."""
+        raise InputError(f"the recipe '{self.name}' does not say how wide its features are")
+
     def shared_head(self, shared: Weights) -> LinearHead | None:
         """Return the head that everyone trained, by which the server can judge class means; None if there is none."""
         return None

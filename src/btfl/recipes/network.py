@@ -55,6 +55,10 @@ class NetworkRecipe(Recipe):
         exact = self.protection is None
         summary.check(self.classes, network.feature_size, exact=exact, nonnegative=network.nonnegative)
 
+    def feature_size(self) -> int:
+        """Return the width of the network's features."""
+        return int(workbench(self).feature_size)
+
     def shared_head(self, shared: Weights) -> LinearHead | None:
         """Return the network's head, if it is among the weights that everyone trained."""
         weight = shared.get("head.weight")

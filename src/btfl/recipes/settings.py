@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from btfl.errors import InputError
 from btfl.knobs import knob
 from btfl.recipes.privacy import PrivacySettings
 
@@ -56,6 +57,9 @@ class TrainingSettings(PrivacySettings):
     defence: Defence = knob(
         "screen", "How the server averages, against clients that lie; `screen` changes nothing while nobody does."
     )
+    secure: bool = knob(
+        False, "Secure aggregation: the server learns sums alone, masked on Flower; in one process the same arithmetic."
+    )
     secure_range: float = knob(
         256.0, "Secure aggregation: no weight and no feature may be beyond this, in absolute value.", above=0, most=1e6
     )
@@ -65,6 +69,20 @@ class TrainingSettings(PrivacySettings):
         least=0,
         below=0.5,
     )
+
+    def check(self) -> None:
+        """Refuse settings that do not go together."""
+        super().check()
+        if self.secure and self.defence not in ("screen", "none"):
+            raise InputError(
+                f"training: defence={self.defence} and secure do not go together: it compares single updates, which "
+                "nobody sees. Leave the defence out"
+            )
+        if self.secure and self.is_private:
+            raise InputError(
+                "training: privacy and secure do not go together yet: noise is added by the server, which must see "
+                "single updates to clip them. Choose one"
+            )
 
     @classmethod
     def for_model(cls, model: str, **changes: Any) -> TrainingSettings:
@@ -93,6 +111,7 @@ _LATER: Mapping[str, Any] = {
     "babu_epochs": 5,
     "adaptation_rounds": 20,
     "defence": "screen",
+    "secure": False,
     "secure_range": 256.0,
     "liars": 0.2,
     **{each.name: each.default for each in PrivacySettings.knobs()},
