@@ -169,3 +169,10 @@ def test_secret_noise_does_not_repeat() -> None:
 def test_a_defence_that_looks_at_the_data_is_refused() -> None:
     with pytest.raises(InputError, match="do not go together"):
         replace(SETTINGS, defence="median")
+
+
+def test_the_settings_of_privacy_are_listed_where_runs_start_from_others() -> None:
+    from btfl.recipes.privacy import PrivacySettings
+    from btfl.runs.start import PRIVACY
+
+    assert {each.name for each in PrivacySettings.knobs()} == PRIVACY

@@ -1,4 +1,4 @@
-"""Secure aggregation over messages: the same weights as in one process, dropouts at every step, and nothing in clear."""
+"""Secure aggregation over messages: the weights of one process, dropouts at every step, and nothing in clear."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ def test_masked_sums_are_those_of_the_simulation_to_the_bit(tmp_path: Path) -> N
 
 def test_fixed_point_changes_weights_by_no_more_than_rounding(tmp_path: Path) -> None:
     exact = make_experiment(
-        EXPERIMENT.model_dump(exclude_unset=True)
-        | {"training": {"rounds": 2, "local_epochs": 1, "finetune_epochs": 0}}
+        EXPERIMENT.model_dump(exclude_unset=True) | {"training": {"rounds": 2, "local_epochs": 1, "finetune_epochs": 0}}
     )
     plain = train_federation(*FlowerTask.of(exact, "fedavg", tmp_path, FAULTS).make(), LocalEngine())
     secure = train_federation(*task(tmp_path).make(), LocalEngine())
