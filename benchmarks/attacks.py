@@ -2,7 +2,7 @@
 
 Run as ``python benchmarks/attacks.py demo --out FOLDER``: an experiment by name, or a file, once for each lie, share of
 liars and defence. What is done already in the folder is not done again. ``--share 0`` is nobody lying: what a defence
-costs. Ends with a table as Markdown, also in ``FOLDER/attacks.md``, and every number in ``FOLDER/attacks.csv``.
+costs; a run that diverges and stops has no number (nan). Ends with a table as Markdown, also in ``FOLDER/attacks.md``, and every number in ``FOLDER/attacks.csv``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pandas as pd
 from btfl.benchmark.run import run_bench
 from btfl.engines import LocalEngine
 from btfl.engines.base import Engine
+from btfl.errors import TooFewClientsError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.gather import gather
 from btfl.recipes.settings import TrainingSettings
@@ -73,7 +74,10 @@ def _run(options: argparse.Namespace, share: float, lie: str, defence: str) -> d
         clients = options_clients(experiment)
         liars = choose_liars(clients, share, options.seed)
         engine = LyingEngine(LIES[lie], liars, options.workers)
-    run = run_bench(experiment, folder, workers=options.workers, engine=engine)
+    try:
+        run = run_bench(experiment, folder, workers=options.workers, engine=engine)
+    except TooFewClientsError:  # weights that have grown beyond all bounds are refused, and the run stops
+        return {**dict.fromkeys(METHODS, float("nan")), "caught": 0, "false": 0}
     log = RunFiles(folder).training("fedavg").log.read_text().splitlines()
     told = [one for one in map(json.loads, log) if one["event"] == "warning"]
     warned = {(one["client"], one["round"], one["stage"]) for one in told}

@@ -1,4 +1,4 @@
-"""What differential privacy costs: accuracy of four methods at several epsilons, of the summary alone and of everything.
+"""What differential privacy costs: accuracy of the methods at several epsilons, of the summary alone and of all.
 
 Run as ``python benchmarks/privacy.py hapt-natural --root FILE --radius 30 --out FOLDER``, or ``--start zoo:NAME`` for
 weights that are there already. The federation is trained once without privacy; a private summary changes its end alone,

@@ -12,7 +12,6 @@ from btfl.runs.checkpoint import RunFolder, TrainingState, differences
 from btfl.runs.layout import RunFiles
 from btfl.runs.trained import TrainedFederation
 
-
 PRIVACY = frozenset(
     (
         "privacy", "epsilon", "delta", "privacy_unit", "update_clip", "clip_quantile", "feature_radius", "client_bound",
