@@ -1,8 +1,9 @@
 """Clients that lie, and what defends against them: accuracy of the global model and of Coherent, honest clients alone.
 
 Run as ``python benchmarks/attacks.py demo --out FOLDER``: an experiment by name, or a file, once for each lie, share of
-liars and defence. What is done already in the folder is not done again. ``--share 0`` is nobody lying: what a defence
-costs; a run that diverges and stops has no number (nan). Ends with a table as Markdown, also in ``FOLDER/attacks.md``, and every number in ``FOLDER/attacks.csv``.
+liars and defence. What is done already in the folder is not done again. ``--shares 0`` is nobody lying: what a defence
+costs. A run that diverges and stops has no number (nan). Ends with a table as Markdown, also in ``FOLDER/attacks.md``,
+and every number in ``FOLDER/attacks.csv``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from btfl.engines.averaging import Averaging
 from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
 from btfl.engines.rows import Rows
-from btfl.engines.screening import SIZE, screen
+from btfl.engines.screening import SIZE, screen, smaller_camp
 from btfl.recipes.base import Update
 from btfl.recipes.settings import TrainingSettings
 from btfl.runs.standing import Standing
@@ -62,7 +62,7 @@ def test_coordinatewise_ones_stay_within_the_honest_range(defence: str) -> None:
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), clients=st.integers(1, 12), spread=st.floats(0.05, 3.0))
 def test_the_screen_changes_nothing_where_nobody_is_far_off(seed: int, clients: int, spread: float) -> None:
-    sent = updates(seed, clients, spread=spread)
+    sent = updates(seed, clients, width=2000, spread=spread)
     assert average(sent, "screen").tobytes() == average(sent, "none").tobytes()
 
 
@@ -85,6 +85,16 @@ def test_who_is_turned_round_is_left_out_from_the_second_round_on() -> None:
     assert once.turned(clients) == set()
     assert once.after(clients, cosines).turned(clients) == {4}
     assert Standing.from_json(once.as_json()) == once
+
+
+def test_who_is_against_the_majority_in_the_first_round_is_suspected_until_it_is_cleared() -> None:
+    sent = updates(5, 10).astype(np.float64)
+    sent[[1, 6, 8]] *= -1
+    assert smaller_camp(sent @ sent.T) == [1, 6, 8]
+    clients, good = range(10), np.full(10, 0.2)
+    suspected = Standing().suspecting([1, 6, 8]).after(clients, good)
+    assert suspected.turned(clients) == {1, 6, 8}
+    assert suspected.after(clients, good).turned(clients) == set()
 
 
 def test_where_nobody_agrees_nobody_is_turned_round() -> None:

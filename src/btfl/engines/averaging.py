@@ -11,7 +11,7 @@ from btfl.core.client import Weights
 from btfl.engines.aggregate import Averaged, Mean, RunningSum
 from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
 from btfl.engines.rows import Rows
-from btfl.engines.screening import GROUP, screen
+from btfl.engines.screening import GROUP, screen, smaller_camp
 from btfl.randomness import generator
 from btfl.recipes.base import Update
 from btfl.recipes.settings import TrainingSettings
@@ -54,6 +54,9 @@ class Averaging:
 
     def _screened(self) -> Averaged:
         standing = self._standing.after(self._clients, self._rows.cosines(self._shared))
+        if self._round == 1 and len(self._rows) <= GROUP:
+            camp = smaller_camp(self._rows.gram(range(len(self._rows)), self._shared))
+            standing = standing.suspecting(self._clients[place] for place in camp)
         turned = standing.turned(self._clients)
         found: dict[int, str] = {}
         for group in self._groups():

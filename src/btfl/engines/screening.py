@@ -11,6 +11,8 @@ Updates (weights less those that were sent) are compared with each other, never 
 
 Clients of very different data pull in different directions, and from some round on two honest updates may well be
 opposed: tests that compare directions alone (cosines of pairs, distances to neighbours) leave honest clients out there.
+In the first round they do agree: all are as far from any solution. So once, in that round, the main eigenvector of all
+pairs' cosines tells two camps apart, and whoever is in the smaller one is left out until its mean cosine speaks for it.
 
 Never half of the clients or more are left out, and with fewer than ``FEWEST`` in a round nobody is.
 """
@@ -27,6 +29,10 @@ Floats = NDArray[np.float64]
 SIZE, COPY = 30.0, 0.1
 """Honest updates were seen to be up to 14 times as long as the median one, and no nearer than 0.3 of the median
 distance (docs/privacy.md)."""
+AGAINST = 0.3
+"""Of the median leaning: an update is against the majority if it leans so much the other way."""
+AGREED = 0.12
+"""Of the largest eigenvalue that there can be: with less, clients agree on nothing that one could be against."""
 FEWEST = 4
 GROUP = 512
 """With more clients in a round, they are compared in random groups of at most so many."""
@@ -53,6 +59,24 @@ def screen(products: Floats, turned: Sequence[int] = ()) -> dict[int, str]:
     rest = [place for place in range(count) if place not in found and lengths[place] > 0]
     found |= {rest[place]: "its update is a copy of another one" for place in _copies(products[np.ix_(rest, rest)])}
     return found if 2 * len(found) < count else {}
+
+
+def smaller_camp(products: Floats) -> list[int]:
+    """Return the places of updates that point against the majority, from the products of all pairs."""
+    count = len(products)
+    lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
+    if count < FEWEST or not lengths.all():
+        return []
+    cosines = products / lengths / lengths[:, None]
+    np.fill_diagonal(cosines, 0.0)
+    values, vectors = np.linalg.eigh(cosines)
+    leaning = vectors[:, -1]
+    if values[-1] < AGREED * count:
+        return []
+    if 2 * int((leaning < 0).sum()) > count:
+        leaning = -leaning
+    against = np.flatnonzero(leaning < -AGAINST * float(np.median(np.abs(leaning))))
+    return [int(place) for place in against] if 2 * len(against) < count else []
 
 
 def _copies(products: Floats) -> list[int]:
