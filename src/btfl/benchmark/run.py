@@ -137,7 +137,9 @@ def _run_bench(
     manifest.save(files.folder)
     if partition.names:
         write_clients(files.clients, partition.names, (part.sizes for part in partition.parts))
-    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
+    private = _privacy_notes(experiment, federations)
+    started = _start_notes(start, federations)
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *started, *private)
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     times = Times.of_run(files.folder) if earlier is not None else Times()
@@ -286,6 +288,14 @@ def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederatio
         return []
     found = [digest_note(start, recipe, federation) for recipe, federation in federations.items()]
     return [f"Trained weights are those of {start.name}.", *filter(None, found)]
+
+
+def _privacy_notes(experiment: Experiment, federations: Mapping[str, TrainedFederation]) -> list[str]:
+    sentence = experiment.training_settings().sentence()
+    if not sentence:
+        return []
+    more = f" Each of {len(federations)} trainings spends as much." if len(federations) > 1 else ""
+    return [sentence + more]
 
 
 def _not_used(manifest: Manifest, source: Source) -> list[str]:

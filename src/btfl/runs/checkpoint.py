@@ -20,6 +20,7 @@ from btfl.core.client import Weights
 from btfl.errors import StorageError
 from btfl.runs.layout import CHECKPOINT, PRIVATE, TrainingFiles
 from btfl.runs.lock import locked
+from btfl.runs.standing import Standing
 from btfl.storage import load_record, read_described, read_json, save_record, sealed, sweep_temporary, write_json
 
 KIND, CHECKPOINT_KIND, PRIVATE_KIND, VERSION = "btfl training", "btfl checkpoint", "btfl private state", 1
@@ -39,6 +40,10 @@ class TrainingState:
     """Private states of the clients that have any."""
     history: tuple[Mapping[str, Any], ...] = ()
     """Metrics of each round."""
+    standing: Standing = field(default_factory=Standing)
+    """What the default defence knows of the clients."""
+    clip: float | None = None
+    """With privacy: the length to which updates are clipped, where it adapts."""
 
 
 class RunFolder:
@@ -125,6 +130,8 @@ class RunFolder:
             "round": state.round,
             "history": [dict(row) for row in state.history],
             "private": {str(client): round_ for client, round_ in sorted(self._written_in.items())},
+            "standing": state.standing.as_json(),
+            "clip": state.clip,
         }
         place = self.files.checkpoint(state.round)
         save_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION, fields, state.shared)
@@ -141,7 +148,7 @@ class RunFolder:
         for number in rounds:
             try:
                 fields, shared = load_record(self.files.checkpoint(number), CHECKPOINT, CHECKPOINT_KIND, VERSION)
-                written_in = _written_in(fields, number)
+                written_in, standing = _written_in(fields, number), Standing.from_json(fields.get("standing"))
                 for client, round_ in written_in.items():
                     self.load_private(client, round_)  # only to see that it is whole
             except StorageError as error:
@@ -150,7 +157,9 @@ class RunFolder:
                 warn(number, sentence)
                 continue
             self._written_in, self._whole[number] = written_in, dict(written_in)
-            return TrainingState(number, shared, _PrivateStates(self, written_in), tuple(fields["history"]))
+            return TrainingState(
+                number, shared, _PrivateStates(self, written_in), tuple(fields["history"]), standing, _clip(fields)
+            )
         if rounds and rounds != [1]:  # of the first round nothing is lost that one more round does not bring back
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
         return None
@@ -237,6 +246,13 @@ def _written_in(fields: Any, number: int) -> dict[int, int]:
     ):
         raise StorageError(f"the checkpoint of round {number} does not say which round, metrics and private states")
     return {int(client): round_ for client, round_ in fields["private"].items()}
+
+
+def _clip(fields: Any) -> float | None:
+    clip = fields.get("clip")
+    if clip is not None and not (isinstance(clip, int | float) and clip > 0):
+        raise StorageError("the checkpoint does not say to which length updates are clipped")
+    return clip
 
 
 def _remove(path: Path) -> None:

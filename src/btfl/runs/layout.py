@@ -72,6 +72,7 @@ class TrainingFiles:
         self.holder = folder / "lock.json"  # who that is
         self.log = folder / "log.jsonl"  # what happened, a line of JSON each
         self.nodes = folder / "nodes.json"  # which Flower node is which client, if nodes are bound
+        self.privacy = folder / "privacy.json"  # what was released with differential privacy, where it is
         self.tensorboard = folder / "tensorboard"
         self.clients = folder / "clients"  # what Flower clients keep, if their nodes name no other folder
         self.final = FederationFiles(folder / "final")
