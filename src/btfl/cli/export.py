@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from btfl.cli import completion
+from btfl.cli import completion, output
 from btfl.cli.completion import completing
 
 
@@ -66,5 +66,5 @@ def export(
     if recipe not in RECIPES:
         raise UnknownNameError("recipe", recipe, RECIPES)
     found = find_client(source, client, recipe)
-    for path in export_split(found, onnx) if extractor_only else [export_whole(found, onnx, known[method])]:
-        typer.echo(path)
+    paths = list(export_split(found, onnx)) if extractor_only else [export_whole(found, onnx, known[method])]
+    output.emit_lines({"files": paths}, *paths)

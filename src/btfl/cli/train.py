@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from btfl.cli import completion, options
+from btfl.cli import completion, options, output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +31,7 @@ def train(
     ),
     device: options.Device = "cpu",
     tensorboard: options.TensorBoard = False,
+    mlflow: options.Mlflow = None,
 ) -> None:
     """Train a federation without the benchmark.
 
@@ -43,14 +45,13 @@ def train(
 
     `btfl train quick --recipe fedavg --recipe balanced --out runs/mine --tensorboard`
     """
-    from rich.console import Console
-
     from btfl.benchmark.run import embed, train_recipe
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.data import get_if_missing
     from btfl.cli.progress import Watcher
     from btfl.engines import LocalEngine
     from btfl.engines.log import need_tensorboard
+    from btfl.engines.mlflow_log import need_mlflow
     from btfl.errors import UnknownNameError
     from btfl.experiments.load import load_data
     from btfl.recipes.registry import RECIPES
@@ -63,21 +64,26 @@ def train(
             raise UnknownNameError("recipe", name, RECIPES)
     if tensorboard:
         need_tensorboard()
+    if mlflow is not None:
+        need_mlflow()
     if experiment.root is None:
         get_if_missing(experiment.dataset)
-    data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
+    data, console = load_data(experiment), output.console(highlight=False, soft_wrap=True)
     with Watcher(console) as watcher:
         data, _ = embed(experiment, data, workers, watcher)
+    trained: list[dict[str, Any]] = []
     for name in recipes:
         with Watcher(console) as watcher:
             federation = train_recipe(
-                name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard
-            )
-        _show(name, federation, RunFiles(folder).training(name).folder, console)
+                name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard,
+                mlflow=mlflow,
+            )  # fmt: skip
+        trained.append(_came_to(name, federation, RunFiles(folder).training(name).folder))
+    output.emit({"trained": trained}, partial(_show, trained), highlight=False, soft_wrap=True)
 
 
-def _show(name: str, federation: TrainedFederation, folder: Path, console: Console) -> None:
-    """Print what training came to; clients without a bundle are an error."""
+def _came_to(name: str, federation: TrainedFederation, folder: Path) -> dict[str, Any]:
+    """Return what training came to; clients without a bundle are an error."""
     from btfl.errors import BtflError
     from btfl.runs.checkpoint import RunFolder
 
@@ -87,10 +93,15 @@ def _show(name: str, federation: TrainedFederation, folder: Path, console: Conso
             "What there is has been kept: start the run again to give them another chance"
         )
     metrics, rounds = RunFolder(folder).last_metrics(), federation.spec["settings"]["rounds"]
-    numbers = [
-        form.format(metrics[key])
-        for key, form in (("loss", "loss {:.4f}"), ("accuracy", "accuracy {:.1%}"))
-        if key in metrics
-    ]
-    console.print(f"{name}: {', '.join([f'{rounds} rounds', *numbers])}", markup=False)
-    console.print(f"  sha256 {federation.digest()}\n  folder {folder}", markup=False)
+    return {"recipe": name, "rounds": rounds, **metrics, "sha256": federation.digest(), "folder": folder}
+
+
+def _show(trained: list[dict[str, Any]], console: Console) -> None:
+    for one in trained:
+        numbers = [
+            form.format(one[key])
+            for key, form in (("rounds", "{} rounds"), ("loss", "loss {:.4f}"), ("accuracy", "accuracy {:.1%}"))
+            if key in one
+        ]
+        console.print(f"{one['recipe']}: {', '.join(numbers)}", markup=False)
+        console.print(f"  sha256 {one['sha256']}\n  folder {one['folder']}", markup=False)
