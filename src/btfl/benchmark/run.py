@@ -22,6 +22,7 @@ from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.federation import Initial, is_finished
 from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
+from btfl.engines.mlflow_log import MlflowReport, need_mlflow
 from btfl.engines.pool import WorkerPool
 from btfl.engines.provenance import run_spec
 from btfl.errors import InputError
@@ -70,6 +71,7 @@ def run_bench(
     watch: Watch | None = None,
     faults: FaultSettings | None = None,
     tensorboard: bool = False,
+    mlflow: str | None = None,
     start: Start | None = None,
     overwrite: bool = False,
 ) -> BenchRun:
@@ -86,6 +88,7 @@ def run_bench(
     watch : called as the run goes on
     faults : when a client has failed, and how many may
     tensorboard : whether to write the metrics of training for TensorBoard
+    mlflow : a folder or the address of a server, where the metrics are logged to MLflow, too
     start : where trained weights are taken from; nothing is trained then
     overwrite : whether results that are in the folder are replaced
 
@@ -93,9 +96,11 @@ def run_bench(
     """
     if tensorboard:
         need_tensorboard()
+    if mlflow is not None:
+        need_mlflow()
     files = RunFiles(Path(folder))
     with locked(files.folder, files.lock, files.holder):  # or two that add methods would each lose the other's
-        return _run_bench(experiment, files, workers, engine, watch, faults, tensorboard, start, overwrite)
+        return _run_bench(experiment, files, workers, engine, watch, faults, tensorboard, mlflow, start, overwrite)
 
 
 def _run_bench(
@@ -106,6 +111,7 @@ def _run_bench(
     watch: Watch | None,
     faults: FaultSettings | None,
     tensorboard: bool,
+    mlflow: str | None,
     start: Start | None,
     overwrite: bool,
 ) -> BenchRun:
@@ -130,6 +136,7 @@ def _run_bench(
             watch=watch,
             faults=faults,
             tensorboard=tensorboard,
+            mlflow=mlflow,
             start=start,
         )
 
@@ -244,6 +251,7 @@ def train_recipe(
     watch: Watch,
     faults: FaultSettings | None = None,
     tensorboard: bool = False,
+    mlflow: str | None = None,
     start: Start | None = None,
     longer: bool = False,
     initial: Initial | None = None,
@@ -265,18 +273,27 @@ def train_recipe(
         prepare_training(start, spec, place, recipe.rounds_of)
     elif recipe.rounds_of is not None and not is_finished(place):
         train_recipe(
-            recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
-        )
+            recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard,
+            mlflow=mlflow,
+        )  # fmt: skip
         state = last_state(RunFiles(folder).training(recipe.rounds_of).folder)
         write_checkpoint(state, spec, place)
         RunLog(place, lambda event: None).write("taken", recipe=recipe.rounds_of, rounds=state.round)
     with ExitStack() as stack:
-        board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
+        also: list[Callable[[Event], None]] = []
+        if tensorboard:
+            also.append(stack.enter_context(TensorBoardReport(place)))
+        if mlflow is not None:
+            settings = {
+                **spec["settings"],
+                **experiment.model_dump(include={"dataset", "clients", "partition", "alpha"}),
+            }
+            also.append(stack.enter_context(MlflowReport(mlflow, place, experiment.name, name, settings)))
 
         def report(event: Event) -> None:
             watch(name, event)
-            if board is not None:
-                board(event)
+            for each in also:
+                each(event)
 
         return train_federation(
             recipe, data, engine, folder=place, report=report, faults=faults, longer=longer, initial=initial

@@ -28,6 +28,10 @@ Device = Annotated[
     ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write each round's metrics for TensorBoard.")]
+Mlflow = Annotated[
+    str | None,
+    typer.Option("--mlflow", metavar="PLACE", help="Also log each round to MLflow: a folder, or a server's address."),
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the results in the folder, if they are of another experiment.")
 ]
