@@ -117,7 +117,8 @@ def test_a_device_is_enrolled_from_what_the_flower_server_keeps(server: Server, 
     bundle = enrol_device(server, own)
     assert bundle.metadata["enrolment"]["labels"] == 12
     assert Provenance.of_bundle(bundle) == train_small("fedavg").provenance
-    reversed_ = enrol_device(server, OwnData(own.samples, None, 9 - own.labels, tuple(names[::-1])))  # type: ignore[operator]
+    assert own.labels is not None
+    reversed_ = enrol_device(server, OwnData(own.samples, None, 9 - own.labels, tuple(names[::-1])))
     assert np.array_equal(bundle.statistics["train_labels"], reversed_.statistics["train_labels"])
     assert enrol_device(server, own, unlabelled=True).metadata["enrolment"]["level"] == "unlabelled"
     one = enrol_device(server, read_own_data(own_file(tmp_path / "one.npz", 1)))

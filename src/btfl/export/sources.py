@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -80,7 +81,11 @@ def find_fleet(
     def graph() -> onnx.ModelProto:
         return graph_of(trained.client(here[0]))
 
-    return Fleet({number: (lambda n=number: trained.outcome(n).bundle) for number in here}, graph)
+    return Fleet({number: partial(_bundle_of, trained, number) for number in here}, graph)
+
+
+def _bundle_of(trained: TrainedFederation, number: int) -> ClientBundle:
+    return trained.outcome(number).bundle
 
 
 def graph_of(client: DeployedClient) -> onnx.ModelProto:
@@ -96,7 +101,7 @@ def _of_zoo(folder: Path) -> Fleet:
     if content is None:
         raise StorageError(f"{folder.name} has no extractor: `btfl zoo serving` adds it")
     return Fleet(
-        {number: (lambda one=bundle: one) for number, bundle in sorted(serving.bundles.items())},
+        {number: partial(serving.bundles.__getitem__, number) for number in sorted(serving.bundles)},
         lambda: onnx.load_from_string(content),
     )
 
