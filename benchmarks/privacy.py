@@ -44,7 +44,7 @@ def main() -> None:
     epsilons = [float(text) for text in options.epsilons.split(",")]
     rows: list[dict[str, Any]] = []
 
-    def add(of: str, unit: str, epsilon: float, **settings: Any) -> None:
+    def add(of: str, unit: str, epsilon: float, settings: dict[str, Any]) -> None:
         folder = options.out / f"{of}-{unit}-{epsilon:g}"
         rows.append({"private": of, "unit": unit, "epsilon": epsilon, **_run(options, folder, settings)})
         print(rows[-1], flush=True)
@@ -52,11 +52,11 @@ def main() -> None:
         write_atomically(options.out / "privacy.csv", table.to_csv(index=False).encode())
         write_atomically(options.out / "privacy.md", _markdown(table).encode())
 
-    add("nothing", "-", float("inf"))
+    add("nothing", "-", float("inf"), {})
     for of in ("summary", "full") if options.full else ("summary",):
         for unit in options.units.split(",") if of == "summary" else ("client",):
             for epsilon in epsilons:
-                add(of, unit, epsilon, privacy=of, privacy_unit=unit, epsilon=epsilon)
+                add(of, unit, epsilon, {"privacy": of, "privacy_unit": unit, "epsilon": epsilon})
     print(_markdown(pd.DataFrame(rows)))
 
 
@@ -90,7 +90,7 @@ def _start(options: argparse.Namespace, settings: dict[str, Any]) -> Start | Non
 
 def _markdown(table: pd.DataFrame) -> str:
     heads = ["private", "unit", "epsilon", "FedAvg", "FedTHE", "BTFL", "Coherent", "Coherent 1"]
-    rows = [
+    rows: list[list[Any]] = [
         [
             row.private,
             row.unit,
@@ -100,7 +100,8 @@ def _markdown(table: pd.DataFrame) -> str:
         for row in table.rename(columns=lambda name: name.replace("-", "_")).itertuples()
     ]
     ruler = ["---", "---", *["---:"] * 6]
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in [heads, ruler, *rows])
+    lines: list[list[Any]] = [list(heads), list(ruler), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 if __name__ == "__main__":
