@@ -3,7 +3,7 @@
 Run as ``python benchmarks/privacy.py hapt-natural --root FILE --radius 30 --out FOLDER``, or ``--start zoo:NAME`` for
 weights that are there already. The federation is trained once without privacy; a private summary changes its end alone,
 private training (``--full``) is a training of its own. The noise is a function of the seed (``privacy_noise=seeded``),
-so that the table repeats. Ends with a table as Markdown, also in ``FOLDER/privacy.md``, and a row for each run in
+so that the table repeats. A run that diverges and stops has no number (nan). Ends with a table as Markdown, also in ``FOLDER/privacy.md``, and a row for each run in
 ``FOLDER/privacy.csv``.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from btfl.benchmark.run import run_bench
+from btfl.errors import TooFewClientsError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.gather import gather
 from btfl.runs.start import Start
@@ -74,7 +75,10 @@ def _run(options: argparse.Namespace, folder: Path, settings: dict[str, Any]) ->
     start = _start(options, settings)
     under, recipes = (None, None) if start is None else (start.experiment, start.recipes)
     experiment = make_experiment(gather(options.experiment, changes, under, recipes))
-    run = run_bench(experiment, folder, workers=options.workers, start=start)
+    try:
+        run = run_bench(experiment, folder, workers=options.workers, start=start)
+    except TooFewClientsError:  # weights that have grown beyond all bounds are refused, and the run stops
+        return dict.fromkeys(METHODS, float("nan"))
     means = run.rows.groupby("method")["accuracy"].mean() * 100
     return {name: round(float(means[name]), 2) for name in METHODS}
 
