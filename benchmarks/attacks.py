@@ -97,12 +97,13 @@ def options_clients(experiment: Any) -> int:
 
 def _markdown(table: pd.DataFrame) -> str:
     heads = ["lie", "share", "defence", "FedAvg", "Coherent", "caught", "false"]
-    rows = [
+    rows: list[list[Any]] = [
         [row.lie, f"{row.share:g}", row.defence, f"{row.fedavg:.1f}", f"{row.coherent:.1f}", row.caught, row.false]
         for row in table.itertuples()
     ]
     ruler = ["---", "---:", "---", "---:", "---:", "---:", "---:"]
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in [heads, ruler, *rows])
+    lines: list[list[Any]] = [list(heads), list(ruler), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Run as ``python benchmarks/privacy.py hapt-natural --root FILE --radius 30 --out FOLDER``, or ``--start zoo:NAME`` for
 weights that are there already. The federation is trained once without privacy; a private summary changes its end alone,
 private training (``--full``) is a training of its own. The noise is a function of the seed (``privacy_noise=seeded``),
-so that the table repeats. Ends with a table as Markdown, also in ``FOLDER/privacy.md``, and a row for each run in
+so that the table repeats. A run that diverges and stops has no number (nan). Ends with a table as Markdown, also in ``FOLDER/privacy.md``, and a row for each run in
 ``FOLDER/privacy.csv``.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from btfl.benchmark.run import run_bench
+from btfl.errors import TooFewClientsError
 from btfl.experiments.experiment import make_experiment
 from btfl.experiments.gather import gather
 from btfl.runs.start import Start
@@ -44,7 +45,7 @@ def main() -> None:
     epsilons = [float(text) for text in options.epsilons.split(",")]
     rows: list[dict[str, Any]] = []
 
-    def add(of: str, unit: str, epsilon: float, **settings: Any) -> None:
+    def add(of: str, unit: str, epsilon: float, settings: dict[str, Any]) -> None:
         folder = options.out / f"{of}-{unit}-{epsilon:g}"
         rows.append({"private": of, "unit": unit, "epsilon": epsilon, **_run(options, folder, settings)})
         print(rows[-1], flush=True)
@@ -52,11 +53,11 @@ def main() -> None:
         write_atomically(options.out / "privacy.csv", table.to_csv(index=False).encode())
         write_atomically(options.out / "privacy.md", _markdown(table).encode())
 
-    add("nothing", "-", float("inf"))
+    add("nothing", "-", float("inf"), {})
     for of in ("summary", "full") if options.full else ("summary",):
         for unit in options.units.split(",") if of == "summary" else ("client",):
             for epsilon in epsilons:
-                add(of, unit, epsilon, privacy=of, privacy_unit=unit, epsilon=epsilon)
+                add(of, unit, epsilon, {"privacy": of, "privacy_unit": unit, "epsilon": epsilon})
     print(_markdown(pd.DataFrame(rows)))
 
 
@@ -74,7 +75,10 @@ def _run(options: argparse.Namespace, folder: Path, settings: dict[str, Any]) ->
     start = _start(options, settings)
     under, recipes = (None, None) if start is None else (start.experiment, start.recipes)
     experiment = make_experiment(gather(options.experiment, changes, under, recipes))
-    run = run_bench(experiment, folder, workers=options.workers, start=start)
+    try:
+        run = run_bench(experiment, folder, workers=options.workers, start=start)
+    except TooFewClientsError:  # weights that have grown beyond all bounds are refused, and the run stops
+        return dict.fromkeys(METHODS, float("nan"))
     means = run.rows.groupby("method")["accuracy"].mean() * 100
     return {name: round(float(means[name]), 2) for name in METHODS}
 
@@ -90,7 +94,7 @@ def _start(options: argparse.Namespace, settings: dict[str, Any]) -> Start | Non
 
 def _markdown(table: pd.DataFrame) -> str:
     heads = ["private", "unit", "epsilon", "FedAvg", "FedTHE", "BTFL", "Coherent", "Coherent 1"]
-    rows = [
+    rows: list[list[Any]] = [
         [
             row.private,
             row.unit,
@@ -100,7 +104,8 @@ def _markdown(table: pd.DataFrame) -> str:
         for row in table.rename(columns=lambda name: name.replace("-", "_")).itertuples()
     ]
     ruler = ["---", "---", *["---:"] * 6]
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in [heads, ruler, *rows])
+    lines: list[list[Any]] = [list(heads), list(ruler), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -209,7 +209,7 @@ def make_certificates(folder: Path) -> None:
 
 def test_a_secure_sum_survives_a_node_that_is_killed(tmp_path: Path) -> None:
     place = Place(tmp_path, f"127.0.0.1:{_free_port()}")
-    secure = ("--set", "training.secure=true", "--time-limit", "120")
+    secure = ("--set", "training.secure=true", "--time-limit", "300")
     write_app(place, 2, "insecure = true", *secure, clients=4)
     run, log = ("flwr", "run", str(tmp_path / "digits-app"), "loopback", "--stream"), tmp_path / "run" / "log"
     with ExitStack() as stack:

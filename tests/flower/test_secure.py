@@ -114,3 +114,20 @@ def test_below_the_threshold_the_round_fails_and_nothing_is_learned(tmp_path: Pa
     with pytest.raises(TooFewClientsError, match="only 2 clients are left in a secure sum, and 3 are needed"):
         train(grid, tmp_path)
     assert revealed == []
+
+
+@pytest.mark.parametrize("privacy", ["full", "summary"])
+def test_noise_is_added_before_masking_and_the_same_as_in_one_process(tmp_path: Path, privacy: str) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra `privacy` is not installed")
+    training = {"rounds": 1, "local_epochs": 1, "finetune_epochs": 0, "secure": True}
+    settings = {"privacy": privacy, "privacy_noise": "seeded", "feature_radius": 14.0}
+    experiment = make_experiment(EXPERIMENT.model_dump(exclude_unset=True) | {"training": training | settings})
+    private = FlowerTask.of(experiment, "fedavg", tmp_path / "flower", FAULTS)
+    recipe, data = private.make()
+    grid = InProcessGrid(make_client_app(private), range(5))
+    engine = GridEngine(grid, FAULTS, tmp_path / "flower" / "clients")
+    found = train_federation(recipe, data, engine, folder=tmp_path / "run", faults=FAULTS)
+    assert found.digest() == train_federation(recipe, data, LocalEngine()).digest()
+    assert found.total is not None
+    assert found.total.calibration is None
+    assert (tmp_path / "run" / "privacy.json").exists()

@@ -17,7 +17,6 @@ from btfl.checks import check_floats, printable
 from btfl.core.calibration import Calibration
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
-from btfl.engines.secure import most_samples
 from btfl.errors import InputError, listed
 from btfl.recipes.base import Description, Recipe, Update
 
@@ -46,14 +45,9 @@ class Door:
     """
 
     def __init__(self, recipe: Recipe, data: FederatedData, faults: FaultSettings) -> None:
-        self._recipe, self._data, self._faults = recipe, data, faults
+        self._recipe, self.data, self._faults = recipe, data, faults
         self._shapes = {name: array.shape for name, array in recipe.initial().items()}
         self._first: dict[int, tuple[int, int]] = {}  # client -> samples it announced first, and in which round
-
-    @property
-    def most_samples(self) -> int:
-        """A number of samples that no client has more of."""
-        return most_samples(self._data)
 
     def update(self, job: Job, update: Update) -> None:
         """Raise an ``InputError`` for an update that cannot be averaged with others."""
@@ -76,16 +70,16 @@ class Door:
         """Raise an ``InputError`` for sums that no validation part could give."""
         if not isinstance(calibration, Calibration):
             raise InputError(f"a calibration is expected, not {type(calibration).__name__}")
-        part = self._data.partition.part_at(job.client, job.round)
+        part = self.data.partition.part_at(job.client, job.round)
         calibration.check(min(self._faults.most_samples, len(part.validation)))
 
     def _check_dealt(self, job: Job, samples: float) -> None:
         # A split that is redrawn in every round is redrawn here only for a client that claims more than its size.
-        if samples > self._data.size(job.client) and samples > (dealt := self._dealt(job.client, job.round)):
+        if samples > self.data.size(job.client) and samples > (dealt := self._dealt(job.client, job.round)):
             raise InputError(f"it claims {samples:g} samples, but was dealt {dealt}")
 
     def _dealt(self, client: int, round_: int) -> int:
-        return len(self._data.partition.part_at(client, round_).train)
+        return len(self.data.partition.part_at(client, round_).train)
 
 
 def check_update(update: Update, shapes: Shapes, faults: FaultSettings) -> None:

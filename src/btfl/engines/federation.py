@@ -27,13 +27,14 @@ from btfl.engines.averaging import Averaging
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
 from btfl.engines.door import MOST_METRICS, Door
 from btfl.engines.faults import FaultSettings, usable
-from btfl.engines.fixed import form_of, mean_of, summary_of
+from btfl.engines.fixed import mean_of, summary_of
 from btfl.engines.log import RunLog
+from btfl.engines.noisy_sums import NoiseShare, private_mean
 from btfl.engines.private import PrivateAveraging, PrivateRun, drawn
 from btfl.engines.provenance import provenance_of, run_spec
-from btfl.engines.secure import SecureTotal, add_up
+from btfl.engines.secure import SecureTotal, add_up, make_form, threshold_of
 from btfl.engines.totals import Totalling
-from btfl.errors import InputError
+from btfl.errors import InputError, TooFewClientsError
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.runs.checkpoint import RunFolder, TrainingState
@@ -309,19 +310,30 @@ class _Stage:
         started, round_ = time.monotonic(), progress.round + 1
         chosen = participants(self.recipe, clients, round_)
         jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-        found = self._add_up(Broadcast(progress.shared), jobs, self.door.update)
+        multiplier = self.private and self.private.multiplier_of_round(round_)
+        noise = NoiseShare(multiplier, threshold_of(len(jobs))) if multiplier else None
+        found = self._add_up(Broadcast(progress.shared), jobs, self.door.update, noise)
+        if self.private is not None and noise is not None:
+            mean = private_mean(progress.shared, found.sums, self.private.cohort)
+        else:
+            mean = mean_of(found.sums)
         sent = size_of(progress.shared) * len(jobs)
         costs = {"seconds": time.monotonic() - started, "bytes_down": sent}
         self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), costs))
         history = (*progress.history, {"round": round_, "clients": len(found.members)})
-        state = TrainingState(round_, mean_of(found.sums), progress.private, history, progress.standing)
+        state = TrainingState(round_, mean, progress.private, history, progress.standing)
         return state, found.private
 
-    def _add_up(self, broadcast: Broadcast, jobs: list[Job], check: Callable[[Job, Any], None]) -> SecureTotal:
-        width = 0 if jobs[0].task == "train" else self.recipe.feature_size()
-        form = form_of(self.recipe, jobs[0].task, len(jobs), self.door.most_samples, width)
+    def _add_up(
+        self, broadcast: Broadcast, jobs: list[Job], check: Callable[[Job, Any], None], noise: NoiseShare | None
+    ) -> SecureTotal:
+        if len(jobs) < threshold_of(len(jobs)):
+            raise TooFewClientsError(f"a secure sum needs at least {threshold_of(0)} clients, not {len(jobs)}")
+        form = make_form(self.recipe, self.door.data, jobs[0].task, len(jobs), noise)
         count = _Count(len(jobs), self)
-        return add_up(self.session, broadcast, jobs, form, self.faults, check, count.done, count.done)
+        return add_up(
+            self.session, self.recipe, broadcast, jobs, form, noise, self.faults, check, count.done, count.done
+        )
 
     def _averaging(self, progress: TrainingState, round_: int) -> Averaging | PrivateAveraging:
         private = self.private and self.private.averaging(progress.shared, round_, progress.clip)
@@ -345,16 +357,18 @@ class _Stage:
         rounds, shared = self.recipe.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
         if self.recipe.settings.secure:
-            described = self._add_up(Broadcast(shared), jobs, self.door.description)
+            multiplier = self.private and self.private.multiplier_of_summary()
+            noise = NoiseShare(multiplier, threshold_of(len(jobs))) if multiplier else None
+            described = self._add_up(Broadcast(shared), jobs, self.door.description, noise)
             ready = [
                 replace(job, task="conclude", private=keep.aside(job, described.private.get(job.client, {})))
                 for job in described.members
             ]
-            total = summary_of(described.sums)
+            total = noise.released(self.recipe, described.sums, clients) if noise else summary_of(described.sums)
             self.faults.check_cohort(len(ready))
-            if self.recipe.calibrates:
+            if self.recipe.calibrates and noise is None:
                 asked = [replace(job, task="calibrate") for job in ready]
-                looked = self._add_up(Broadcast(shared, total), asked, self.door.calibration)
+                looked = self._add_up(Broadcast(shared, total), asked, self.door.calibration, None)
                 total = total.calibrated(Calibration.from_arrays(looked.sums))
             return total, self._bundles(clients, shared, total, ready, keep)
         count, ready = _Count(clients, self), list[Job]()

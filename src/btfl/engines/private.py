@@ -137,10 +137,25 @@ class PrivateRun:
         """Return what averages a round; None where training is not private."""
         if self.plan.training is None:
             return None
-        cohort = max(self._settings.participation * self._clients, 1.0)
         clip = self._settings.update_clip if clip is None else clip
         self.account.note(f"round {round_}", self.plan.training, self.plan.sampling)
-        return PrivateAveraging(shared, self._settings, self.plan.training, clip, cohort, round_)
+        return PrivateAveraging(shared, self._settings, self.plan.training, clip, self.cohort, round_)
+
+    @property
+    def cohort(self) -> float:
+        """How many clients are planned for a round."""
+        return max(self._settings.participation * self._clients, 1.0)
+
+    def multiplier_of_round(self, round_: int) -> float | None:
+        """Return the noise of a round under secure aggregation, and write it down; None if training is not private."""
+        if self.plan.training is not None:
+            self.account.note(f"round {round_}", self.plan.training, self.plan.sampling)
+        return self.plan.training
+
+    def multiplier_of_summary(self) -> float:
+        """Return the noise of the summary under secure aggregation, and write it down."""
+        self.account.note("summary", self.plan.summary)
+        return self.plan.summary
 
     def totalling(self) -> PrivateTotalling:
         """Return what adds up the summaries."""

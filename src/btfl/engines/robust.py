@@ -35,7 +35,7 @@ def clipped(products: Floats, samples: Floats, liars: float) -> Floats:
     lengths = np.sqrt(np.diagonal(products))
     bound = float(np.median(lengths))
     share = samples / samples.sum()
-    return share * np.minimum(1.0, bound / np.maximum(lengths, _CLOSE * bound + 1e-300))
+    return np.asarray(share * np.minimum(1.0, bound / np.maximum(lengths, _CLOSE * bound + 1e-300)))
 
 
 def multi_krum(products: Floats, samples: Floats, liars: float) -> Floats:

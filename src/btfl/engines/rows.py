@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ class Rows:
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self._names: list[tuple[str, tuple[int, ...]]] = []
         self._rows: list[NDArray[Any]] = []
-        self._left, self._file = in_memory, None  # type: int, IO[bytes] | None
+        self._left = in_memory
+        self._file: IO[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -11,8 +11,9 @@ Updates (weights less those that were sent) are compared with each other, never 
 
 Clients of very different data pull in different directions, and from some round on two honest updates may well be
 opposed: tests that compare directions alone (cosines of pairs, distances to neighbours) leave honest clients out there.
-In the first round they do agree: all are as far from any solution. So once, in that round, the main eigenvector of all
-pairs' cosines tells two camps apart, and whoever is in the smaller one is left out until its mean cosine speaks for it.
+In the first round they may agree: all are as far from any solution. So once, in that round and if they do, the main
+eigenvector of all pairs' cosines tells two camps apart, and whoever is in the smaller one is left out until its mean
+cosine speaks for it.
 
 Never half of the clients or more are left out, and with fewer than ``FEWEST`` in a round nobody is.
 """
@@ -31,7 +32,7 @@ SIZE, COPY = 30.0, 0.1
 distance (docs/privacy.md)."""
 AGAINST = 0.3
 """Of the median leaning: an update is against the majority if it leans so much the other way."""
-AGREED = 0.12
+AGREED = 0.25
 """Of the largest eigenvalue that there can be: with less, clients agree on nothing that one could be against."""
 FEWEST = 4
 GROUP = 512

@@ -17,9 +17,10 @@ from btfl.core.client import Weights
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Job, Session
 from btfl.engines.faults import FaultSettings, usable
-from btfl.engines.fixed import Form, Whole, encode_result
+from btfl.engines.fixed import Form, Whole, encode_result, form_of
+from btfl.engines.noisy_sums import NoiseShare
 from btfl.errors import TooFewClientsError
-from btfl.recipes.base import Description, Update
+from btfl.recipes.base import Description, Recipe, Update
 
 Floats = NDArray[np.float64]
 Warn = Callable[[Job, str], None]
@@ -47,15 +48,19 @@ class SecureTotal:
 class SecureSession(Protocol):
     """A session whose clients mask what they send."""
 
-    def add_up(self, broadcast: Broadcast, jobs: Sequence[Job], form: Form, warn: Warn) -> tuple[list[Job], Whole]:
+    def add_up(
+        self, broadcast: Broadcast, jobs: Sequence[Job], form: Form, noise: NoiseShare | None, warn: Warn
+    ) -> tuple[list[Job], Whole]:
         """Do the jobs; return those that are in the sum, and the sum."""
 
 
 def add_up(
     session: Session,
+    recipe: Recipe,
     broadcast: Broadcast,
     jobs: Sequence[Job],
     form: Form,
+    noise: NoiseShare | None,
     faults: FaultSettings,
     check: Callable[[Job, Any], None],
     warn: Warn,
@@ -66,12 +71,13 @@ def add_up(
     Parameters
     ----------
     form : how an answer is written in whole numbers
+    noise : what each client adds, with privacy
     check : raises an error for an answer that is no use; on Flower, where nobody sees it, the client does that itself
     warn, done : called for each client that failed, and for each that did not
     """
     private: dict[int, Weights] = {}
     if isinstance(session, SecureSession):
-        members, total = session.add_up(broadcast, jobs, form, warn)
+        members, total = session.add_up(broadcast, jobs, form, noise, warn)
         for job in members:
             done(job)
     else:
@@ -80,7 +86,7 @@ def add_up(
 
         def check_and_encode(job: Job, result: Any) -> None:
             check(job, result)
-            encoded[job.client] = encode_result(form, result)
+            encoded[job.client] = encode(recipe, form, noise, broadcast.shared, job, result)
 
         kinds: tuple[type[Any], ...] = (Update, Description, Calibration)
         for job, result in usable(session, broadcast, jobs, kinds, check_and_encode, faults, warn):
@@ -96,6 +102,31 @@ def add_up(
             "learned from it. Start the run again when more can answer"
         )
     return SecureTotal(form.decode(total), tuple(members), private)
+
+
+def encode(
+    recipe: Recipe,
+    form: Form,
+    noise: NoiseShare | None,
+    shared: Weights,
+    job: Job,
+    result: Update | Description | Calibration,
+) -> Whole:
+    """Return what a client adds to a sum: its answer in whole numbers, with its part of the noise if there is any."""
+    if noise is None or isinstance(result, Calibration):
+        return encode_result(form, result)
+    if isinstance(result, Update):
+        return form.encode(noise.of_update(recipe, shared, result, job.client, job.round))
+    return form.encode(noise.of_summary(recipe, result, job.client))
+
+
+def make_form(recipe: Recipe, data: FederatedData, task: str, asked: int, noise: NoiseShare | None) -> Form:
+    """Return how the answers of so many clients are added up; the same on the server and on every client."""
+    pool = data.source.pool if data.embedded is None else data.embedded
+    if noise is not None:
+        copies = pool.copies is not None or pool.kind != "vectors"
+        return noise.form(recipe, task, asked, most_samples(data), copies)
+    return form_of(recipe, task, asked, most_samples(data), 0 if task == "train" else recipe.feature_size())
 
 
 def most_samples(data: FederatedData) -> int:

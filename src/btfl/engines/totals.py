@@ -115,7 +115,7 @@ def unlike(likenesses: Sequence[Likeness], classes: int) -> dict[int, str]:
     for name in ("size", "longest"):
         values = np.array([getattr(one, name) for one in likenesses])
         middle = float(np.median(values))
-        far = np.flatnonzero((values > SIZE * middle) | (values * SIZE < middle)) if middle > 0 else []
+        far = np.flatnonzero((middle > 0) & ((values > SIZE * middle) | (values * SIZE < middle)))
         found |= {int(place): f"its features are {values[place] / middle:.3g} times the median size" for place in far}
     chance = -float(np.log(classes))
     mean = np.array([one.likelihood for one in likenesses])

@@ -58,8 +58,9 @@ def answer(task: FlowerTask | TaskReader, message: Message, context: Context) ->
                 raise InputError("this client sends masked numbers alone, and the server has asked for others")
             result = _work(fixed, message, context)
             if is_masked(message) and not isinstance(result, Kept):
-                _, job, _ = unpack_job(message.content)
-                content = masked_answer(_client(context), message, context, result, recipe, data, job.task)
+                broadcast, job, _ = unpack_job(message.content)
+                shared = broadcast.shared
+                content = masked_answer(_client(context), message, context, result, recipe, data, shared, job)
             else:
                 content = pack_result(result)
     except BtflError as error:

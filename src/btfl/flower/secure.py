@@ -16,10 +16,12 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 
 from btfl.core.calibration import Calibration
+from btfl.core.client import Weights
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Job
-from btfl.engines.fixed import Form, Whole, encode_result, form_of
-from btfl.engines.secure import Warn, most_samples, threshold_of
+from btfl.engines.fixed import Form, Whole
+from btfl.engines.noisy_sums import NoiseShare
+from btfl.engines.secure import Warn, encode, make_form, threshold_of
 from btfl.errors import InputError, TooFewClientsError
 from btfl.flower import masks
 from btfl.flower.inbox import ask, reason
@@ -52,7 +54,7 @@ class SecureSum:
         self._tag = secrets.token_hex(16)
 
     def run(
-        self, broadcast: Broadcast, jobs: Sequence[Job], run: str, form: Form, warn: Warn
+        self, broadcast: Broadcast, jobs: Sequence[Job], run: str, form: Form, noise: NoiseShare | None, warn: Warn
     ) -> tuple[list[Job], Whole]:
         """Do the jobs; return those whose answers are in the sum, and the sum."""
         by_client = {job.client: job for job in jobs}
@@ -72,6 +74,7 @@ class SecureSum:
                 "sources": list(received),
                 "received": list(received.values()),
                 "asked": len(jobs),
+                "noise": 0.0 if noise is None else noise.multiplier,
             }
             question = pack_job(by_client[client], run, records)
             question[_RECORD] = ConfigRecord({"sum": self._tag, **told})
@@ -188,8 +191,7 @@ def share_secrets(own: int, message: Message, context: Context) -> RecordDict:
     """Return a share of the secrets for every member."""
     secret, _ = _secret(message, context)
     members, threshold = _members(message.content.config_records[_RECORD])
-    found = masks.share_secret(own, secret, members, threshold)
-    return RecordDict({_RECORD: ConfigRecord({"clients": list(found), "shares": list(found.values())})})
+    return _record(masks.share_secret(own, secret, members, threshold))
 
 
 def masked_answer(
@@ -199,7 +201,8 @@ def masked_answer(
     result: Update | Description | Calibration,
     recipe: Recipe,
     data: FederatedData,
-    task: str,
+    shared: Weights,
+    job: Job,
 ) -> RecordDict:
     """Return the masked answer to a job; the members and their shares are kept until the sum is unmasked."""
     secret, kept = _secret(message, context)
@@ -207,9 +210,13 @@ def masked_answer(
         raise InputError("a vector was sent for this sum before; two with the same mask would tell their difference")
     record = message.content.config_records[_RECORD]
     members, threshold = _members(record)
-    asked = int(cast("int", record["asked"]))
-    form = form_of(recipe, task, asked, most_samples(data), recipe.feature_size())
-    vector = masks.mask(own, secret, members, threshold, encode_result(form, result))
+    asked, multiplier = int(cast("int", record["asked"])), float(cast("float", record["noise"]))
+    noise = NoiseShare(multiplier, threshold_of(asked)) if multiplier else None
+    if noise is None and _is_private(recipe, job.task):
+        raise InputError("this client adds noise to what it sends, and the server has asked for none")
+    form = make_form(recipe, data, job.task, asked, noise)
+    encoded = encode(recipe, form, noise, shared, job, result)
+    vector = masks.mask(own, secret, members, threshold, encoded)
     more = {name: record[name] for name in ("threshold", "clients", "sources", "received")}
     keys = {"public_masks": record["masks"], "public_shares": record["shares"]}
     context.state[_STATE] = ConfigRecord(cast("Any", {**dict(kept), **more, **keys}))
@@ -227,7 +234,16 @@ def reveal_shares(own: int, message: Message, context: Context) -> RecordDict:
     answered = cast("list[int]", message.content.config_records[_RECORD]["answered"])
     found = masks.reveal(own, secret, members, int(cast("int", kept["threshold"])), received, answered)
     context.state[_STATE] = ConfigRecord({"sum": ""})
-    return RecordDict({_RECORD: ConfigRecord({"clients": list(found), "shares": list(found.values())})})
+    return _record(found)
+
+
+def _record(shares: Mapping[int, bytes]) -> RecordDict:
+    columns: dict[str, Any] = {"clients": list(shares), "shares": list(shares.values())}
+    return RecordDict({_RECORD: ConfigRecord(columns)})
+
+
+def _is_private(recipe: Recipe, task: str) -> bool:
+    return recipe.settings.privacy == "full" or (task != "train" and recipe.settings.is_private)
 
 
 def is_masked(message: Message) -> bool:

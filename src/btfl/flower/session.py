@@ -18,6 +18,7 @@ from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Failure, Job, Kept, Result, Session
 from btfl.engines.faults import FaultSettings
 from btfl.engines.fixed import Form, Whole
+from btfl.engines.noisy_sums import NoiseShare
 from btfl.engines.secure import Warn
 from btfl.errors import BtflError, StorageError
 from btfl.flower.client_app import run_name
@@ -125,10 +126,13 @@ class GridSession:
             sent.popleft()
             yield job, result
 
-    def add_up(self, broadcast: Broadcast, jobs: Sequence[Job], form: Form, warn: Warn) -> tuple[list[Job], Whole]:
+    def add_up(
+        self, broadcast: Broadcast, jobs: Sequence[Job], form: Form, noise: NoiseShare | None, warn: Warn
+    ) -> tuple[list[Job], Whole]:
         """Do the jobs, with masked answers; return those that are in the sum, and the sum."""
         nodes = self.locate({job.client for job in jobs})
-        return SecureSum(self._grid, nodes, self._limit, self._check).run(broadcast, jobs, self._run, form, warn)
+        secure = SecureSum(self._grid, nodes, self._limit, self._check)
+        return secure.run(broadcast, jobs, self._run, form, noise, warn)
 
     def locate(self, clients: set[int]) -> dict[int, int]:
         """Find the nodes of these clients, as far as they are connected."""

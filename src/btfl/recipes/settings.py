@@ -78,10 +78,10 @@ class TrainingSettings(PrivacySettings):
                 f"training: defence={self.defence} and secure do not go together: it compares single updates, which "
                 "nobody sees. Leave the defence out"
             )
-        if self.secure and self.is_private:
+        if self.secure and self.clip_quantile is not None:
             raise InputError(
-                "training: privacy and secure do not go together yet: noise is added by the server, which must see "
-                "single updates to clip them. Choose one"
+                "training: clip_quantile and secure do not go together: the clip adapts to the lengths of single "
+                "updates. Choose update_clip, and leave the quantile out"
             )
 
     @classmethod

@@ -47,7 +47,7 @@ class Standing:
         mean = {client: self.cosines[client] / rounds for client, rounds in self.rounds.items() if rounds >= ROUNDS}
         middle = float(np.median(list(mean.values()))) if len(mean) >= FEWEST else 0.0
         if abs(middle) < CLEAR:
-            return self.suspects & set(clients)
+            return set(self.suspects & set(clients))
         relative = {client: mean[client] / middle for client in clients if client in mean}
         against = {client for client, value in relative.items() if value < -TURNED}
         return against | {client for client in self.suspects & set(clients) if relative.get(client, 0.0) < TURNED}
