@@ -55,8 +55,7 @@ def export_split(client: DeployedClient, path: str | Path) -> tuple[Path, Path]:
     path = Path(path)
     bundle, folder = client.bundle, path.with_name(f"{path.stem}-bundle")
     _write(extractor_graph(client.extractor(), before(client)), path)
-    alone = without_features(bundle)
-    carrying(alone, levels_for(Coherent(alone), bundle)).save(folder)
+    _with_levels(without_features(bundle), bundle).save(folder)
     return path, folder
 
 
@@ -64,6 +63,13 @@ def without_features(bundle: ClientBundle) -> ClientBundle:
     """Return a bundle with sums alone: without the features and labels of samples."""
     sums = {name: bundle.statistics[name] for name in Coherent.reads if name in bundle.statistics}
     return replace(bundle, statistics=sums)
+
+
+def _with_levels(alone: ClientBundle, whole: ClientBundle) -> ClientBundle:
+    """Return a bundle without features with the levels of Coherent's monitor, if it has what Coherent needs."""
+    if any(name not in alone.statistics for name in Coherent.needs):
+        return alone
+    return carrying(alone, levels_for(Coherent(alone), whole))
 
 
 def _write(model: onnx.ModelProto, path: Path) -> Path:
