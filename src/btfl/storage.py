@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
@@ -97,12 +98,25 @@ def replacing_folder(target: Path) -> Iterator[Path]:
         filled = work / "new"
         filled.mkdir()
         yield filled
-        for path in filled.iterdir():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
-        if target.exists():  # a folder cannot be replaced in one step: the old one is moved aside, then removed
+        for path in filled.rglob("*"):
+            if path.is_file():
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
+        if not target.exists():
+            filled.replace(target)
+        elif not _exchanged(filled, target):  # else the old one is moved aside first, and a kill may leave neither
             target.replace(work / "old")
-        filled.replace(target)
+            filled.replace(target)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, where the system can (Linux); return whether it did."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 @contextmanager

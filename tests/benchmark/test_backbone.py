@@ -16,7 +16,7 @@ from btfl.benchmark.record import run_id
 from btfl.benchmark.run import run_bench
 from btfl.data.streams import render
 from btfl.engines import Event
-from btfl.engines.federation import run_spec
+from btfl.engines.provenance import run_spec
 from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment, make_experiment
 from btfl.experiments.load import embedded, load_data, load_for_training

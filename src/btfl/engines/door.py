@@ -17,6 +17,7 @@ from btfl.checks import check_floats, printable
 from btfl.core.calibration import Calibration
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
+from btfl.engines.secure import most_samples
 from btfl.errors import InputError, listed
 from btfl.recipes.base import Description, Recipe, Update
 
@@ -48,6 +49,11 @@ class Door:
         self._recipe, self._data, self._faults = recipe, data, faults
         self._shapes = {name: array.shape for name, array in recipe.initial().items()}
         self._first: dict[int, tuple[int, int]] = {}  # client -> samples it announced first, and in which round
+
+    @property
+    def most_samples(self) -> int:
+        """A number of samples that no client has more of."""
+        return most_samples(self._data)
 
     def update(self, job: Job, update: Update) -> None:
         """Raise an ``InputError`` for an update that cannot be averaged with others."""

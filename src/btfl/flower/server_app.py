@@ -33,8 +33,10 @@ def serve(grid: Grid, task: FlowerTask) -> TrainedFederation:
     recipe, data = task.make()
     engine = GridEngine(grid, task.faults, bindings=TrainingFiles(Path(task.folder)).nodes)
     log.info("btfl: %s on %s, %d clients, run folder %s", recipe.name, data.source.name, len(data), task.folder)
-    federation = train_federation(recipe, data, engine, folder=task.folder, report=_tell, faults=task.faults)
-    if is_finished(task.folder):
+    federation = train_federation(
+        recipe, data, engine, folder=task.folder, report=_tell, faults=task.faults, longer=True
+    )
+    if is_finished(task.folder, recipe.settings.rounds):
         log.info("btfl: done; the shared model is in %s, every client has its bundle", task.folder)
     else:
         log.warning("btfl: some clients have no bundle, see above; start the run again to give them another chance")

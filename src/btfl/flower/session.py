@@ -17,10 +17,13 @@ from flwr.serverapp import Grid
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Broadcast, Failure, Job, Kept, Result, Session
 from btfl.engines.faults import FaultSettings
+from btfl.engines.fixed import Form, Whole
+from btfl.engines.secure import Warn
 from btfl.errors import BtflError, StorageError
 from btfl.flower.client_app import run_name
 from btfl.flower.inbox import Inbox, ask, reason
 from btfl.flower.messages import INTRODUCE, TYPES, pack_broadcast, pack_job, unpack_result
+from btfl.flower.secure import SecureSum
 from btfl.recipes.base import Recipe
 from btfl.runs.layout import client_name
 from btfl.runs.trained import load_outcome
@@ -121,6 +124,11 @@ class GridSession:
                 continue
             sent.popleft()
             yield job, result
+
+    def add_up(self, broadcast: Broadcast, jobs: Sequence[Job], form: Form, warn: Warn) -> tuple[list[Job], Whole]:
+        """Do the jobs, with masked answers; return those that are in the sum, and the sum."""
+        nodes = self.locate({job.client for job in jobs})
+        return SecureSum(self._grid, nodes, self._limit, self._check).run(broadcast, jobs, self._run, form, warn)
 
     def locate(self, clients: set[int]) -> dict[int, int]:
         """Find the nodes of these clients, as far as they are connected."""

@@ -23,6 +23,7 @@ from btfl.methods.card import Card
 
 Floats = NDArray[np.float64]
 Takes = Literal["features", "images"]
+Brings = Literal["nothing", "samples", "labels"]
 
 
 class Client(Protocol):
@@ -128,6 +129,10 @@ class Method(ABC):
     """Whether it takes gradient steps at test time, which is slow; ``--method all`` leaves such methods out."""
     exportable: ClassVar[bool] = False
     """Whether ``btfl export`` can write it as one ONNX graph."""
+    enrols: ClassVar[Brings] = "labels"
+    """The least that a device which took no part in training must bring, for the method to be of use to it."""
+    memory_outlives_bundle: ClassVar[bool] = False
+    """Whether its memory of a stream holds no features, so that it means the same with a bundle of later rounds."""
     sees_labels: ClassVar[bool] = False
     """Whether it is told the answers: a ceiling, and no method."""
     paper: ClassVar[str] = ""

@@ -13,7 +13,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.heads import probabilities
 from btfl.errors import InputError
 from btfl.knobs import NoSettings
-from btfl.methods.base import Client, Column, Floats, Method
+from btfl.methods.base import Brings, Client, Column, Floats, Method
 from btfl.methods.card import GREY, INK, Card
 
 __all__ = ["GlobalHead", "Oracle", "PersonalHead", "probabilities"]
@@ -25,6 +25,7 @@ class GlobalHead(Method):
     cards: ClassVar[tuple[Card, ...]] = (
         Card("fedavg", "FedAvg", "the global model, as it is", "McMahan et al., AISTATS 2017", INK, "s"),
     )
+    enrols: ClassVar[Brings] = "nothing"
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return the global head's probabilities for (samples, dimensions) features."""
@@ -41,10 +42,11 @@ class PersonalHead(Method):
             "the personal head alone",
             "Zhou and Liu, KDD 2025 (a part of BTFL)",
             GREY,
-            "X",
+            "s dotted",
             "dotted",
         ),
     )
+    enrols: ClassVar[Brings] = "samples"
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return the personal head's probabilities for (samples, dimensions) features."""
@@ -60,12 +62,13 @@ class Oracle(Method):
             "Oracle",
             "knows the answer and picks the better head: the ceiling of all that mix two heads",
             colour=INK,
-            marker="*",
+            marker="h open",
             line="dotted",
         ),
-        Card("oracle-balanced", "Oracle (balanced)", colour=GREY, marker="*", line="dashdot", recipe="balanced"),
+        Card("oracle-balanced", "Oracle (balanced)", colour=GREY, marker="h dotted", line="dashdot", recipe="balanced"),
     )
     sees_labels: ClassVar[bool] = True
+    enrols: ClassVar[Brings] = "samples"
     columns: ClassVar[Mapping[str, Column]] = {"e": Column("1 where the global head was chosen, else 0")}
 
     def __init__(self, client: Client | ClientBundle, settings: NoSettings | None = None, **changes: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.heads import LinearHead
 from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
 from btfl.errors import InputError
@@ -84,6 +85,14 @@ class Recipe(ABC):
     @abstractmethod
     def check_summary(self, summary: Summary) -> None:
         """Refuse, with an ``InputError``, a summary that no client's data could give; asked before adding up."""
+
+    def feature_size(self) -> int:
+        """Return how many features a summary is about."""
+        raise InputError(f"the recipe '{self.name}' does not say how wide its features are")
+
+    def shared_head(self, shared: Weights) -> LinearHead | None:
+        """Return the head that everyone trained, by which the server can judge class means; None if there is none."""
+        return None
 
     def calibrate(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> Calibration:
         """When everyone's summary is known, look at the client's validation part with it.

@@ -20,6 +20,7 @@ from btfl.core.client import Weights
 from btfl.errors import StorageError
 from btfl.runs.layout import CHECKPOINT, PRIVATE, TrainingFiles
 from btfl.runs.lock import locked
+from btfl.runs.standing import Standing
 from btfl.storage import load_record, read_described, read_json, save_record, sealed, sweep_temporary, write_json
 
 KIND, CHECKPOINT_KIND, PRIVATE_KIND, VERSION = "btfl training", "btfl checkpoint", "btfl private state", 1
@@ -39,6 +40,10 @@ class TrainingState:
     """Private states of the clients that have any."""
     history: tuple[Mapping[str, Any], ...] = ()
     """Metrics of each round."""
+    standing: Standing = field(default_factory=Standing)
+    """What the default defence knows of the clients."""
+    clip: float | None = None
+    """With privacy: the length to which updates are clipped, where it adapts."""
 
 
 class RunFolder:
@@ -87,6 +92,21 @@ class RunFolder:
         if self.spec() is None:
             write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
 
+    def lengthen(self, spec: Mapping[str, Any]) -> None:
+        """Let the training here go on for more rounds, if these are all that differs; its checkpoints stay."""
+        found = self.spec()
+        if found is None or not isinstance(found.get("settings"), dict):
+            return
+        before, asked = found["settings"].get("rounds"), spec["settings"]["rounds"]
+        same = {**found, "settings": {**found["settings"], "rounds": asked}} == dict(spec)
+        if same and type(before) is int and before != asked:
+            if asked < before:
+                raise StorageError(
+                    f"{self.folder} has been trained for {before} rounds already: ask for more than that, not {asked}"
+                )
+            with self.lock():
+                write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
+
     def check(self, spec: Mapping[str, Any]) -> None:
         """Refuse a folder that holds a training of another kind, and name the differences."""
         found = self.spec()
@@ -110,6 +130,8 @@ class RunFolder:
             "round": state.round,
             "history": [dict(row) for row in state.history],
             "private": {str(client): round_ for client, round_ in sorted(self._written_in.items())},
+            "standing": state.standing.as_json(),
+            "clip": state.clip,
         }
         place = self.files.checkpoint(state.round)
         save_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION, fields, state.shared)
@@ -126,7 +148,7 @@ class RunFolder:
         for number in rounds:
             try:
                 fields, shared = load_record(self.files.checkpoint(number), CHECKPOINT, CHECKPOINT_KIND, VERSION)
-                written_in = _written_in(fields, number)
+                written_in, standing = _written_in(fields, number), Standing.from_json(fields.get("standing"))
                 for client, round_ in written_in.items():
                     self.load_private(client, round_)  # only to see that it is whole
             except StorageError as error:
@@ -135,7 +157,9 @@ class RunFolder:
                 warn(number, sentence)
                 continue
             self._written_in, self._whole[number] = written_in, dict(written_in)
-            return TrainingState(number, shared, _PrivateStates(self, written_in), tuple(fields["history"]))
+            return TrainingState(
+                number, shared, _PrivateStates(self, written_in), tuple(fields["history"]), standing, _clip(fields)
+            )
         if rounds and rounds != [1]:  # of the first round nothing is lost that one more round does not bring back
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
         return None
@@ -150,6 +174,18 @@ class RunFolder:
                 f"{whose.get('round')!r}, not of client {client} after round {round_}"
             )
         return private
+
+    def put_aside(self, client: int, round_: int, private: Weights) -> Weights:
+        """Keep what a client has made of its own at the end, until ``clear_aside``; it is no part of a checkpoint."""
+        if not private:
+            return private
+        whose = {"client": client, "round": round_ + 1}
+        save_record(self.files.private(client, round_ + 1), PRIVATE, PRIVATE_KIND, VERSION, whose, private)
+        return StoredWeights(self.folder, client, round_ + 1)
+
+    def clear_aside(self) -> None:
+        """Remove what no checkpoint needs."""
+        self._sweep()
 
     def last_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of the last round whose checkpoint can be read; empty if there is none."""
@@ -212,11 +248,38 @@ def _written_in(fields: Any, number: int) -> dict[int, int]:
     return {int(client): round_ for client, round_ in fields["private"].items()}
 
 
+def _clip(fields: Any) -> float | None:
+    clip = fields.get("clip")
+    if clip is not None and not (isinstance(clip, int | float) and clip > 0):
+        raise StorageError("the checkpoint does not say to which length updates are clipped")
+    return clip
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+class StoredWeights(Mapping[str, Any]):
+    """A client's private state that stays on disk: read when it is worked with, by whichever process does that."""
+
+    def __init__(self, folder: Path, client: int, round_: int) -> None:
+        self._folder, self._client, self._round = folder, client, round_
+
+    def load(self) -> Weights:
+        """Read it."""
+        return RunFolder(self._folder).load_private(self._client, self._round)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.load()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.load())
+
+    def __len__(self) -> int:
+        return len(self.load())
 
 
 class _PrivateStates(Mapping[int, Weights]):
@@ -226,7 +289,7 @@ class _PrivateStates(Mapping[int, Weights]):
         self._run, self._written_in = run, dict(written_in)
 
     def __getitem__(self, client: int) -> Weights:
-        return self._run.load_private(client, self._written_in[client])
+        return StoredWeights(self._run.folder, client, self._written_in[client])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._written_in)

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from btfl.core.provenance import Provenance, check_fits
 from btfl.monitor import AlarmLevels
 from btfl.serve.answers import Answer
 from btfl.serve.fleet import Fleet
@@ -47,6 +48,9 @@ class Serving:
         """Takes requests where the database is a file; a database that is elsewhere is waited for by threads."""
         self.models = {model.name: model for model in _models(found, settings, self.ledger.engine)}
         self.extractor = Extractor(found.extractor) if found.extractor is not None and has_onnxruntime() else None
+        if self.extractor is not None and self.extractor.provenance is not None:
+            for client in found.clients:
+                check_fits(Provenance.of_bundle(client.bundle), self.extractor.provenance)
         self.book = TokenBook(self.ledger.engine)
         self.fleet = Fleet(self.ledger.engine, tuple(self.models))
         self.metrics = Metrics(settings.label_models)
