@@ -207,8 +207,11 @@ class RowwiseLinear:
 
     def large(self, features: Floats) -> NDArray[np.bool_] | None:
         """Return which samples may have logits too large for a plain exponential, in the shape of ``by_sample``."""
-        found: NDArray[np.bool_] = np.vecdot(features, features) > self.large_above
-        return found[:, None, None] if found.any() else None
+        lengths = np.vecdot(features, features)
+        if np.maximum.reduce(lengths) <= self.large_above:  # as it is nearly always
+            return None
+        found: NDArray[np.bool_] = lengths > self.large_above
+        return found[:, None, None]
 
     def of_one(self, features: Floats) -> Floats:
         """Return (heads, classes) logits of a single sample, shape (1, dimensions)."""

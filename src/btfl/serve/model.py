@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -136,8 +135,8 @@ def _means(trace: Mapping[str, NDArray[Any]]) -> dict[str, float]:
     found = {}
     for name in ("e", "log_tau"):
         if name in trace:
-            values = trace[name].tolist()
-            found[name] = values[0] if len(values) == 1 else math.fsum(values) / len(values)
+            values = trace[name]
+            found[name] = float(values[0] if len(values) == 1 else np.add.reduce(values) / len(values))
     if "all_external" in trace:
         found["all_external"] = float(trace["all_external"][-1])
     if "strangeness" in trace:

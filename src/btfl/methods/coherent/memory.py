@@ -53,10 +53,10 @@ class Judgement(NamedTuple):
     """P(the sample is external)."""
     all_external: Any
     """P(the recent stream is all external)."""
-    mixed: Any
-    """P(the recent stream is a mixture)."""
-    a: Any
-    b: Any
+    mixed: Any = None
+    """P(the recent stream is a mixture); None, as what follows, where nobody asks for it."""
+    a: Any = None
+    b: Any = None
     """The Beta of the mixture's share that the sample was judged with."""
 
 
@@ -67,11 +67,12 @@ def step(memory: Regimes, log_tau: float, forgetting: float, change: float) -> t
 
 
 def _walk(
-    memory: Regimes, log_taus: Iterable[float], forgetting: float, change: float
+    memory: Regimes, log_taus: Iterable[float], forgetting: float, change: float, whole: bool = True
 ) -> tuple[Regimes, Sequence[float]]:
     """Take samples in one after the other; give the memory after them, and the numbers of their judgements in a row.
 
-    Plain numbers in one loop: an object for each sample would take as long as the arithmetic.
+    Plain numbers in one loop: an object for each sample would take as long as the arithmetic. Unless judgements are
+    asked for as a ``whole``, they are ``e`` and ``all_external`` alone.
     """
     internal, mixture, a, b = memory
     kept, moved = 1.0 - change, change * _THIRD
@@ -85,7 +86,10 @@ def _walk(
         mixture = (kept * mixture + moved) * (evidence / (a + b))
         total = internal + all_external + mixture
         internal, all_external, mixture = internal / total, all_external / total, mixture / total
-        judged += all_external + mixture * share, all_external, mixture, a, b
+        if whole:
+            judged += all_external + mixture * share, all_external, mixture, a, b
+        else:
+            judged += all_external + mixture * share, all_external
         a, b = 1 + forgetting * (a - 1) + share, 1 + forgetting * (b - 1) + (1 - share)
     return Regimes(internal, mixture, a, b), judged
 
@@ -118,14 +122,16 @@ class ThreeRegimes:
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings) -> None:
         self._forgetting, self._change = settings.forgetting, settings.change
         self._memory = Regimes()
+        self._whole = settings.weight != "predictive" or settings.memory != "regimes"  # else the rest is not read
 
     def take(self, log_tau: Any, features: Floats) -> Judgement:
         """Take in one sample, or a batch one after the other."""
         if isinstance(log_tau, float):
             self._memory, judged = _walk(self._memory, (log_tau,), self._forgetting, self._change)
             return Judgement(*judged)
-        self._memory, judged = _walk(self._memory, log_tau.tolist(), self._forgetting, self._change)
-        return Judgement(*np.fromiter(judged, np.float64, len(judged)).reshape(-1, len(Judgement._fields)).T)
+        whole = self._whole
+        self._memory, judged = _walk(self._memory, log_tau.tolist(), self._forgetting, self._change, whole)
+        return Judgement(*np.fromiter(judged, np.float64, len(judged)).reshape(-1, 5 if whole else 2).T)
 
     @property
     def state(self) -> dict[str, Any]:
