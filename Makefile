@@ -7,7 +7,7 @@ READY_TO_TEST := $(VENV)/.ready-to-test
 # A build that fits every machine, and no network once it is installed.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint format site dist clean
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 $(READY_TO_TEST): $(READY)
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,flower,onnx,tensorboard,drift,postgres,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,flower,onnx,tensorboard,mlflow,drift,postgres,privacy,docs,dev]'
 	@touch $@
 
 demo: $(READY)  ## train on handwritten digits, compare the methods, write a report
@@ -28,15 +28,25 @@ demo: $(READY)  ## train on handwritten digits, compare the methods, write a rep
 test: $(READY_TO_TEST)  ## run the tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-lint: $(READY_TO_TEST)  ## ruff, mypy and the import contracts
+lint: $(READY_TO_TEST)  ## ruff, mypy, the import contracts and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+site: $(READY_TO_TEST)  ## build the documentation as a site, into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+
+dist: $(READY_TO_TEST)  ## build wheel and sdist, check them, and install each to see that it works
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python .ci/check_dist.py dist/*.whl dist/*.tar.gz
 
 format: $(READY_TO_TEST)  ## let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove what was made
-	rm -rf $(VENV) runs dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

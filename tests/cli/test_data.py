@@ -28,11 +28,11 @@ def test_what_a_benchmark_wants_is_fetched_if_it_is_not_available(
 
     sought: list[str] = []
 
-    def fetched(name: str) -> None:
+    def fetched(name: str) -> fetch.Got:
         sought.append(name)
-        fetch.get("cifar10", official(fake, tmp_path / "bin"))
+        return fetch.get("cifar10", official(fake, tmp_path / "bin"))
 
-    monkeypatch.setattr(commands, "get", fetched)
+    monkeypatch.setattr(commands, "_fetch", fetched)
     for name in ("digits", "folder", "CIFAR10", "cifar10"):
         commands.get_if_missing(name)
     assert sought == ["cifar10"]

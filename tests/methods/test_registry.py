@@ -91,6 +91,8 @@ def test_a_method_declares_all_about_itself(variant: Variant) -> None:
 
 
 def test_no_two_methods_look_the_same() -> None:
+    markers = [v.card.marker for v in METHODS.values()]
+    assert len(set(markers)) == len(markers), "every method has a marker of its own"
     looks = {(v.card.colour, v.card.marker, v.card.line) for v in METHODS.values()}
     assert len(looks) == len(METHODS)
 

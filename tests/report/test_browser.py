@@ -47,9 +47,25 @@ result.figures = [...document.querySelectorAll("figure.drawing svg")].map((svg) 
   return { width: box.width, height: box.height, shapes: svg.querySelectorAll("path, use").length };
 });
 result.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+result.cut = [...document.querySelectorAll(".intervals")].map((one) => one.parentElement)
+  .map((box) => box.scrollWidth - box.clientWidth);
 result.ink = getComputedStyle(document.body).color;
 const out = document.createElement("pre"); out.id = "result"; out.textContent = JSON.stringify(result);
 document.body.append(out);
+</script>"""
+
+FRAME = """<script>
+document.querySelector("iframe").addEventListener("load", (event) => {
+  const inner = event.target.contentDocument, root = inner.documentElement;
+  const cut = (tables) => [...inner.querySelectorAll(tables)].map((one) => one.parentElement)
+    .map((box) => box.scrollWidth - box.clientWidth);
+  const out = document.createElement("pre"); out.id = "result";
+  out.textContent = JSON.stringify({
+    width: root.clientWidth, overflow: root.scrollWidth - root.clientWidth,
+    cut: cut(".intervals"), numbers: cut(root.clientWidth < 700 ? ".numbers" : ".intervals"),
+  });
+  document.body.append(out);
+});
 </script>"""
 
 
@@ -68,9 +84,10 @@ def browse(page: Path, profile: Path, scheme: int, *options: str) -> subprocess.
     )  # fmt: skip
 
 
-def visit(page: Path, folder: Path, scheme: int, width: int) -> dict[str, Any]:
+def visit(page: Path, folder: Path, scheme: int, width: int, clicks: str = CLICK) -> dict[str, Any]:
     """Open the page with the harness in it, and give what it saw."""
-    text = page.read_text().replace("<head>", f"<head>{WATCH}").replace("</body>", f"{CLICK}</body>")
+    before, _, after = page.read_text().rpartition("</body>")
+    text = f"{before}{clicks}</body>{after}".replace("<head>", f"<head>{WATCH}", 1)
     harness = folder / "harness.html"
     harness.write_text(text)
     done = browse(harness, folder / f"profile-{scheme}-{width}", scheme, f"--window-size={width},900", "--dump-dom")
@@ -97,6 +114,24 @@ def test_no_error_all_figures_drawn_and_tables_sort_by_click(page: Path, tmp_pat
     assert seen["byName"] != seen["up"]
     assert sorted(seen["before"]) == sorted(seen["up"])
     assert seen["overflow"] <= 0
+
+
+def test_tables_of_differences_fit_a_laptop_and_a_phone(page: Path, tmp_path: Path) -> None:
+    assert visit(page, tmp_path, LIGHT, 1280)["cut"] == [0]
+    for width in (390, 768):
+        seen = visit(in_a_frame(page, tmp_path, width), tmp_path, LIGHT, 1280, clicks=FRAME)
+        assert seen == {"width": width, "overflow": 0, "cut": [0], "numbers": [0] * len(seen["numbers"])}
+        assert seen["numbers"]
+
+
+def in_a_frame(page: Path, folder: Path, width: int) -> Path:
+    """Write a page that has this one in a frame: Chromium opens no window as narrow as a phone."""
+    inside = page.read_text().replace("&", "&amp;").replace('"', "&quot;")
+    framed = folder / f"framed-{width}.html"
+    framed.write_text(
+        f'<head></head><body><iframe srcdoc="{inside}" style="border:0;width:{width}px;height:900px"></iframe></body>'
+    )
+    return framed
 
 
 def test_a_phone_scrolls_tables_and_figures_not_the_page(page: Path, tmp_path: Path) -> None:

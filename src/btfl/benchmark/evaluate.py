@@ -23,6 +23,7 @@ from btfl.errors import InputError
 from btfl.methods.heads import Oracle
 from btfl.methods.registry import Variant
 from btfl.models.forward import extract
+from btfl.recipes.registry import recipe_class
 from btfl.runs.client import DeployedClient
 from btfl.runs.results import Predictions
 from btfl.runs.trained import TrainedFederation
@@ -188,14 +189,17 @@ def needed_recipes(methods: Sequence[Variant]) -> list[str]:
     return list(dict.fromkeys(method.trained_with for method in methods))
 
 
-def for_samples(methods: Sequence[Variant], kind: str) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
-    """Return the methods that can be used on samples of this kind, and why the others cannot; before any training."""
+def for_samples(methods: Sequence[Variant], kind: str, model: str) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+    """Return the methods for samples of this kind and this model, and why the others are not; before any training."""
     kept, reasons = [], []
     for method in methods:
-        if kind in method.method.samples:
-            kept.append(method)
-        else:
+        reason = recipe_class(method.trained_with).unsuitable(model)
+        if kind not in method.method.samples:
             reasons.append(f"{method.title} is left out: it is for {' and '.join(method.method.samples)} only")
+        elif reason is not None:
+            reasons.append(f"{method.title} is left out: it {reason}")
+        else:
+            kept.append(method)
     if not kept:
         raise InputError(f"none of the methods can be used on {kind}. " + ". ".join(reasons))
     return tuple(kept), tuple(reasons)

@@ -22,6 +22,7 @@ from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
 from btfl.engines.federation import Initial, is_finished
 from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
+from btfl.engines.mlflow_log import MlflowReport, need_mlflow
 from btfl.engines.pool import WorkerPool
 from btfl.engines.provenance import run_spec
 from btfl.errors import InputError
@@ -33,7 +34,7 @@ from btfl.recipes.registry import make_recipe
 from btfl.runs.costs import Times
 from btfl.runs.layout import RunFiles
 from btfl.runs.lock import locked
-from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_clients, write_table
 from btfl.runs.saved import SavedRun
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
@@ -70,6 +71,7 @@ def run_bench(
     watch: Watch | None = None,
     faults: FaultSettings | None = None,
     tensorboard: bool = False,
+    mlflow: str | None = None,
     start: Start | None = None,
     overwrite: bool = False,
 ) -> BenchRun:
@@ -86,6 +88,7 @@ def run_bench(
     watch : called as the run goes on
     faults : when a client has failed, and how many may
     tensorboard : whether to write the metrics of training for TensorBoard
+    mlflow : a folder or the address of a server, where the metrics are logged to MLflow, too
     start : where trained weights are taken from; nothing is trained then
     overwrite : whether results that are in the folder are replaced
 
@@ -93,9 +96,11 @@ def run_bench(
     """
     if tensorboard:
         need_tensorboard()
+    if mlflow is not None:
+        need_mlflow()
     files = RunFiles(Path(folder))
     with locked(files.folder, files.lock, files.holder):  # or two that add methods would each lose the other's
-        return _run_bench(experiment, files, workers, engine, watch, faults, tensorboard, start, overwrite)
+        return _run_bench(experiment, files, workers, engine, watch, faults, tensorboard, mlflow, start, overwrite)
 
 
 def _run_bench(
@@ -106,6 +111,7 @@ def _run_bench(
     watch: Watch | None,
     faults: FaultSettings | None,
     tensorboard: bool,
+    mlflow: str | None,
     start: Start | None,
     overwrite: bool,
 ) -> BenchRun:
@@ -114,7 +120,7 @@ def _run_bench(
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
-    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen)
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen, experiment.model)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
@@ -130,12 +136,17 @@ def _run_bench(
             watch=watch,
             faults=faults,
             tensorboard=tensorboard,
+            mlflow=mlflow,
             start=start,
         )
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
-    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
+    if partition.names:
+        write_clients(files.clients, partition.names, (part.sizes for part in partition.parts))
+    private = _privacy_notes(experiment, federations)
+    started = _start_notes(start, federations)
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *started, *private)
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     times = Times.of_run(files.folder) if earlier is not None else Times()
@@ -240,6 +251,7 @@ def train_recipe(
     watch: Watch,
     faults: FaultSettings | None = None,
     tensorboard: bool = False,
+    mlflow: str | None = None,
     start: Start | None = None,
     longer: bool = False,
     initial: Initial | None = None,
@@ -261,18 +273,27 @@ def train_recipe(
         prepare_training(start, spec, place, recipe.rounds_of)
     elif recipe.rounds_of is not None and not is_finished(place):
         train_recipe(
-            recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard
-        )
+            recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard,
+            mlflow=mlflow,
+        )  # fmt: skip
         state = last_state(RunFiles(folder).training(recipe.rounds_of).folder)
         write_checkpoint(state, spec, place)
         RunLog(place, lambda event: None).write("taken", recipe=recipe.rounds_of, rounds=state.round)
     with ExitStack() as stack:
-        board = stack.enter_context(TensorBoardReport(place)) if tensorboard else None
+        also: list[Callable[[Event], None]] = []
+        if tensorboard:
+            also.append(stack.enter_context(TensorBoardReport(place)))
+        if mlflow is not None:
+            settings = {
+                **spec["settings"],
+                **experiment.model_dump(include={"dataset", "clients", "partition", "alpha"}),
+            }
+            also.append(stack.enter_context(MlflowReport(mlflow, place, experiment.name, name, settings)))
 
         def report(event: Event) -> None:
             watch(name, event)
-            if board is not None:
-                board(event)
+            for each in also:
+                each(event)
 
         return train_federation(
             recipe, data, engine, folder=place, report=report, faults=faults, longer=longer, initial=initial
@@ -284,6 +305,14 @@ def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederatio
         return []
     found = [digest_note(start, recipe, federation) for recipe, federation in federations.items()]
     return [f"Trained weights are those of {start.name}.", *filter(None, found)]
+
+
+def _privacy_notes(experiment: Experiment, federations: Mapping[str, TrainedFederation]) -> list[str]:
+    sentence = experiment.training_settings().sentence()
+    if not sentence:
+        return []
+    more = f" Each of {len(federations)} trainings spends as much." if len(federations) > 1 else ""
+    return [sentence + more]
 
 
 def _not_used(manifest: Manifest, source: Source) -> list[str]:

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 from typer.models import CommandFunctionType
 
+from btfl.cli import output
 from btfl.cli.options import experiment_options, fault_options
 from btfl.imports import named_in, only_trusted
 
@@ -34,7 +35,7 @@ class Command(TyperCommand):
 
     def generated(self) -> list[click.Parameter]:
         """Return options that the command's function has no parameter for; it finds them in ``context.obj``."""
-        return []
+        return output.options()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command's function."""
@@ -44,7 +45,7 @@ class Command(TyperCommand):
         flags = {flag for each in self.get_params(ctx) for flag in each.opts}
         places = " or ".join(str(typed[name]) for name in _PLACES if typed.get(name)) or "a file"
         trusted = only_trusted(_typed_code(typed), everything=typed.get("trust_code", False), flags=flags)
-        with trusted, named_in(places):
+        with output.settled(typed), trusted, named_in(places):
             return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -94,7 +95,8 @@ class FileCommand(Command):
                 is_flag=True,
                 default=False,
                 help="Import the modules that files name, which runs them. See docs/security.md.",
-            )
+            ),
+            *super().generated(),
         ]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from btfl.cli import completion
+from btfl.cli import completion, output
 from btfl.cli.command import Commands
 from btfl.data.fetching.cache import ENVIRONMENT, cache_root
 from btfl.errors import DataError, InputError, listed
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from btfl.data.fetching.fetch import Gettable
+    from btfl.data.fetching.fetch import Gettable, Got
 
 app = Commands(help=f"List, get and check datasets. Fetched ones are kept in ${ENVIRONMENT}, else in the cache folder.")
 BYTES = 4_096  # from here on a progress report counts bytes; below, files
@@ -28,34 +28,43 @@ def list_() -> None:
 
     Example: `btfl data list`
     """
-    from rich.console import Console
-
     from btfl.data.catalogue import SOURCES
     from btfl.data.fetching import fetch
 
-    console = Console(highlight=False, soft_wrap=True)
     known = fetch.gettable()
-    console.print(f"Fetched data is kept in {cache_root()}")
-    for name, entry in SOURCES.items():
-        console.print(f"\n[bold]{name}[/bold]: {entry.description}")
-        if name in known:
-            _show_state(console, name, known[name])
-        elif not entry.needs_root:
-            console.print("  always available")
-        else:
-            console.print(f"  {fetch.BY_HAND[name]}", markup=False)
-    console.print("\n[bold]Other domains[/bold]")
-    for name, item in known.items():
-        if name not in SOURCES:
-            _show_state(console, name, item)
+    states = {name: _state(name, item) for name, item in known.items()}
+    here = {
+        name: states.get(name) or ("always available" if not entry.needs_root else fetch.BY_HAND[name])
+        for name, entry in SOURCES.items()
+    }
+    others = {name: state for name, state in states.items() if name not in SOURCES}
+
+    def show(console: Console) -> None:
+        console.print(f"Fetched data is kept in {cache_root()}")
+        for name, entry in SOURCES.items():
+            console.print(f"\n[bold]{name}[/bold]: {entry.description}")
+            console.print(f"  {here[name]}", markup=False)
+        console.print("\n[bold]Other domains[/bold]")
+        for state in others.values():
+            console.print(f"  {state}", markup=False)
+
+    described = {name: entry.description for name, entry in SOURCES.items()}
+    datasets = [
+        {"name": name, "description": described.get(name, "another domain"), "state": state,
+         "available": name not in known or _is_here(name, known[name]), "needs_root": name in fetch.BY_HAND}
+        for name, state in {**here, **others}.items()
+    ]  # fmt: skip
+    output.emit({"cache": cache_root(), "datasets": datasets}, show, highlight=False, soft_wrap=True)
 
 
-def _show_state(console: Console, name: str, item: Gettable) -> None:
-    folder = cache_root() / name
-    if item.stored.is_in(folder):
-        console.print(f"  {name} is available: {folder}", markup=False)
-    else:
-        console.print(f"  {name} is not available: run `btfl data get {name}`", markup=False)
+def _is_here(name: str, item: Gettable) -> bool:
+    return item.stored.is_in(cache_root() / name)
+
+
+def _state(name: str, item: Gettable) -> str:
+    if _is_here(name, item):
+        return f"{name} is available: {cache_root() / name}"
+    return f"{name} is not available: run `btfl data get {name}`"
 
 
 @app.command()
@@ -78,6 +87,21 @@ def get(
 
     `btfl data get cifar10.1 --from ~/downloads`
     """
+    got = _fetch(name, from_folder)
+    result = {"name": got.name, "origin": got.origin, "folder": got.folder, "tried": list(got.tried)}
+    output.emit_lines(result, *_said_of(got))
+
+
+def _said_of(got: Got) -> list[str]:
+    """Say where a dataset came from, and what was tried before."""
+    tried = [f"tried {line}" for line in got.tried]
+    if got.origin == "the cache":
+        return [*tried, f"{got.name} is already available, and as it must be: {got.folder}"]
+    return [*tried, f"{got.name} came from {got.origin}, is verified, and is kept in {got.folder}"]
+
+
+def _fetch(name: str, from_folder: Path | None = None) -> Got:
+    """Get a dataset with a progress bar."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
@@ -90,15 +114,9 @@ def get(
         TextColumn("{task.fields[amount]}"),
         TimeRemainingColumn(),
         transient=True,
-        console=Console(stderr=True),
+        console=Console(stderr=True, quiet=output.current().quiet),
     ) as bars:
-        got = fetch.get(name, from_folder, _Bar(bars))
-    for line in got.tried:
-        typer.echo(f"tried {line}")
-    if got.origin == "the cache":
-        typer.echo(f"{got.name} is already available, and as it must be: {got.folder}")
-    else:
-        typer.echo(f"{got.name} came from {got.origin}, is verified, and is kept in {got.folder}")
+        return fetch.get(name, from_folder, _Bar(bars))
 
 
 @app.command()
@@ -135,16 +153,22 @@ def check(
         return
     results = [fetch.check(each) for each in ([name] if name else fetch.gettable())]
     wrong: list[str] = []
+    right: list[str] = []
     for result in results:
         if not result.problems:
-            typer.echo(f"{result.name}: every byte is as it must be ({result.folder})")
+            right.append(f"{result.name}: every byte is as it must be ({result.folder})")
         elif result.available:
             wrong.extend(f"{result.name}: {problem}" for problem in result.problems)
             wrong.append(f"  `btfl data get {result.name}` repairs it ({result.folder})")
         elif name:
             wrong.append(f"{result.name} is not in the cache; run `btfl data get {result.name}`")
         else:
-            typer.echo(f"{result.name}: not in the cache")
+            right.append(f"{result.name}: not in the cache")
+    told = [
+        {"name": each.name, "folder": each.folder, "available": each.available, "problems": list(each.problems)}
+        for each in results
+    ]
+    output.emit_lines({"datasets": told}, *right)
     if wrong:
         raise DataError("\n".join(wrong))
 
@@ -159,19 +183,30 @@ def _check_own(name: str | None, root: Path | None, shift: str | None, changes: 
     if name is None or root is None:
         raise InputError("name the dataset and its file: for example `btfl data check arrays --root mine.npz`")
     source = load_source(name, root=root, shift=shift, **typed_values(changes))
-    low, high = np.quantile(np.bincount(source.pool.labels, minlength=len(source.classes)), [0, 1]).astype(int)
-    typer.echo(f"{source.name}: {source.pool.summary}")
-    typer.echo(f"  {len(source.classes):,} classes, with {low:,} to {high:,} samples: {listed(source.classes, 8)}")
+    counts = np.bincount(source.pool.labels, minlength=len(source.classes))
+    lines = [
+        f"{source.name}: {source.pool.summary}",
+        f"  {len(source.classes):,} classes, with {counts.min():,} to {counts.max():,} samples: "
+        f"{listed(source.classes, 8)}",
+    ]
+    result: dict[str, Any] = {
+        "name": source.name,
+        "samples": source.pool.summary,
+        "classes": {str(label): int(count) for label, count in zip(source.classes, counts, strict=True)},
+    }
     if source.owners is not None:
-        low, high = np.quantile(np.bincount(source.owners), [0, 1]).astype(int)
-        names = listed(source.owner_names, 8)
-        typer.echo(f"  {len(source.owner_names):,} clients, with {low:,} to {high:,} samples: {names}")
+        of_clients = np.bincount(source.owners)
+        span, names = f"{of_clients.min():,} to {of_clients.max():,}", listed(source.owner_names, 8)
+        lines.append(f"  {len(source.owner_names):,} clients, with {span} samples: {names}")
+        result["clients"] = dict(zip(map(str, source.owner_names), of_clients.tolist(), strict=False))
     if source.domains is not None:
-        typer.echo(f"  {len(source.domain_names):,} domains: {listed(source.domain_names, 8)}")
+        lines.append(f"  {len(source.domain_names):,} domains: {listed(source.domain_names, 8)}")
+        result["domains"] = list(source.domain_names)
     if source.shifted is not None:
-        typer.echo(f"  other domain {source.shift_name}: {source.shifted.summary}")
-    for note in source.notes:
-        typer.echo(f"note: {note}")
+        lines.append(f"  other domain {source.shift_name}: {source.shifted.summary}")
+        result["other_domain"] = {"name": source.shift_name, "samples": source.shifted.summary}
+    notes = [f"note: {note}" for note in source.notes]
+    output.emit_lines({**result, "notes": list(source.notes)}, *lines, *notes)
 
 
 def get_if_missing(name: str) -> None:
@@ -181,8 +216,9 @@ def get_if_missing(name: str) -> None:
     known = fetch.gettable()
     name = name.lower()
     if name in known and not known[name].stored.is_in(cache_root() / name):
-        typer.echo(f"{name} is not available: getting it")
-        get(name)
+        output.say(f"{name} is not available: getting it")
+        for line in _said_of(_fetch(name)):
+            output.say(line)
 
 
 class _Bar:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from btfl.cli import options, study
+from btfl.cli import options, output, study
 
 
 def drift(
@@ -32,7 +32,6 @@ def drift(
 
     `btfl drift runs/quick --detector regime --detector cusum --detector adwin-evidence`
     """
-    from rich.console import Console
     from rich.progress import track
 
     from btfl.runs.results import write_table
@@ -43,7 +42,7 @@ def drift(
     from btfl.studies.drift.scenarios import make_base, open_run
     from btfl.studies.drift.tables import RATES, drift_drawing, drift_table
 
-    console, folder, chosen = Console(), out or run, choose(detector)
+    console, folder, chosen = output.console(), out or run, choose(detector)
     if not detector and not has_river():
         console.print("note: ADWIN, KSWIN and Page-Hinkley are left out: pip install 'btfl[drift]'", markup=False)
     protocol = Protocol(before, after, draws, warm_up, load_run(run).seed if seed is None else seed, shifted)
@@ -54,5 +53,5 @@ def drift(
     drawing = drift_drawing(curves, after)
     write_atomically(folder / "drift.png", drawing.png)
     write_atomically(folder / "drift.svg", drawing.svg)
-    study.show_tables([drift_table(curves, rate, after) for rate in RATES], folder / "drift.md", console)
-    console.print(f"Every threshold: {folder / FILE}", highlight=False, markup=False, soft_wrap=True)
+    tables = [drift_table(curves, rate, after) for rate in RATES]
+    study.show_tables(tables, folder / "drift.md", folder / FILE, "Every threshold")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from btfl.cli import completion
+from btfl.cli import completion, output
 
 
 def enrol(
@@ -61,5 +61,9 @@ def enrol(
     )
     bundle.save(out)
     told = bundle.metadata["enrolment"]
-    typer.echo(f"{out}: enrolled with {told['level']}, {told['samples']} samples, {told['labels']} labels")
-    typer.echo(f"  can: {told['can']}\n  cannot: {told['cannot']}")
+    output.emit_lines(
+        {"folder": out, **told},
+        f"{out}: enrolled with {told['level']}, {told['samples']} samples, {told['labels']} labels",
+        f"  can: {told['can']}",
+        f"  cannot: {told['cannot']}",
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from btfl.cli import completion
+from btfl.cli import completion, output
 from btfl.cli.completion import completing
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ def export(
         if fleet.extractor is None:
             raise InputError("there is no extractor beside this bundle: name it with --extractor, or its --federation")
         written = export_fleet(fleet.bundles, fleet.extractor(), all_clients)
-        typer.echo(f"{all_clients}: one extractor, {written} bundles")
+        said = f"{all_clients}: one extractor, {written} bundles"
+        output.emit_lines({"folder": all_clients, "bundles": written}, said)
         return
     assert onnx is not None
     bundle, graph = _one(source, client, recipe, federation, extractor)
-    for path in (
-        export_split(bundle, onnx, graph) if extractor_only else [export_whole(bundle, onnx, known[method], graph)]
-    ):
-        typer.echo(path)
+    split = extractor_only
+    paths = list(export_split(bundle, onnx, graph)) if split else [export_whole(bundle, onnx, known[method], graph)]
+    output.emit_lines({"files": paths}, *paths)
 
 
 def _one(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from btfl.cli import completion, options
+from btfl.cli import completion, options, output
 from btfl.cli.command import Commands, FlowerCommand
 
 app = Commands(help="Train on Flower: in its simulation, or as an app to deploy.")
@@ -21,6 +21,7 @@ def simulate(
         int, typer.Option("--workers", "-w", min=1, help="Ray actors to train with, and processes to evaluate with.")
     ] = options.DEFAULT_WORKERS,
     tensorboard: options.TensorBoard = False,
+    mlflow: options.Mlflow = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Do what `btfl bench` does, with the clients in Flower's simulation: same weights, same table.
@@ -39,7 +40,7 @@ def simulate(
     folder = out or Path("runs") / f"{chosen.name}-flower"
     engine = FlowerSimulation(chosen, folder / "flower", workers, faults)
     sweep = Sweep.of(chosen)
-    run_and_show(sweep, folder, workers, engine, faults, tensorboard=tensorboard, overwrite=overwrite)
+    run_and_show(sweep, folder, workers, engine, faults, tensorboard=tensorboard, mlflow=mlflow, overwrite=overwrite)
 
 
 @app.command(cls=FlowerCommand)
@@ -57,6 +58,6 @@ def new(
     from btfl.flower.task import FlowerTask
 
     chosen, faults = collect(context.obj), collect_faults(context.obj)
-    for path in write_app(folder, FlowerTask.of(chosen, recipe, f"{folder.name}-run", faults)):
-        typer.echo(path)
-    typer.echo(f"Start it with `flwr run {folder}` once a SuperLink and its SuperNodes run; see docs/flower.md.")
+    paths = list(write_app(folder, FlowerTask.of(chosen, recipe, f"{folder.name}-run", faults)))
+    output.emit_lines({"app": folder, "files": paths}, *paths)
+    output.say(f"Start it with `flwr run {folder}` once a SuperLink and its SuperNodes run; see docs/flower.md.")

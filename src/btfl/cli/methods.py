@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from btfl.cli import completion
+from btfl.cli import completion, output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,14 +33,27 @@ def methods(
 
     `btfl methods coherent`
     """
-    from rich.console import Console
+    from btfl.methods.registry import METHODS, find_method
 
-    from btfl.methods.registry import GROUPS, METHODS, find_method
-
-    console = Console(highlight=False)
     if name is not None:
-        _show(console, find_method(name))
+        variant = find_method(name)
+        output.emit(_plain(variant), lambda console: _show(console, variant), highlight=False)
         return
+    show = _show_settings_of_all if output.current().verbose else _show_list
+    output.emit({"methods": [_plain(variant) for variant in METHODS.values()]}, show, highlight=False)
+
+
+def _show_settings_of_all(console: Console) -> None:
+    from btfl.methods.registry import METHODS
+
+    for variant in METHODS.values():
+        _show(console, variant)
+        console.print()
+
+
+def _show_list(console: Console) -> None:
+    from btfl.methods.registry import GROUPS, METHODS
+
     for group, heading in GROUPS.items():
         console.print(f"[bold underline]{heading}[/bold underline]")
         for variant in METHODS.values():
@@ -56,6 +69,36 @@ def methods(
     console.print("Settings of one: btfl methods NAME. Change them with name\\[setting=value,...].")
     console.print("All but those that take gradient steps at test time, which are slow: --method all.")
     console.print("A method of your own: --method my_module:MyMethod; see docs/adding-a-method.md.")
+
+
+def _plain(variant: Variant) -> dict[str, Any]:
+    """Return what is known of a method, for JSON."""
+    method, here = variant.method, _values(variant)
+    return {
+        "name": variant.name,
+        "title": variant.title,
+        "does": variant.card.summary,
+        "paper": variant.card.paper,
+        "group": variant.group,
+        "trains": variant.trained_with,
+        "sees": method.takes,
+        "needs": list(method.needs),
+        "gradients": method.gradients,
+        "labels": method.sees_labels,
+        "settings": [
+            {"name": each.name, "value": here.get(each.name, each.default), "default": each.default,
+             "range": each.range, "help": each.help}
+            for each in method.knobs()
+        ],
+        "columns": {column: about.help for column, about in method.columns.items()},
+    }  # fmt: skip
+
+
+def _values(variant: Variant) -> dict[str, Any]:
+    """Return a method's settings as they are under this name."""
+    if variant.method.settings_class.knobs():
+        return variant.method.settings_class.make(**variant.settings).as_dict()
+    return {**variant.settings}
 
 
 def _show(console: Console, variant: Variant) -> None:
@@ -78,9 +121,7 @@ def _show(console: Console, variant: Variant) -> None:
     ):
         console.print(f"  {what}: {said}", markup=False)
     console.print("\nSettings" if method.knobs() else "\nIt has no settings.")
-    here = {**variant.settings}
-    if method.settings_class.knobs():
-        here = method.settings_class.make(**variant.settings).as_dict()
+    here = _values(variant)
     for each in method.knobs():
         _show_setting(console, each, here.get(each.name, each.default))
     if method.columns:

@@ -37,10 +37,8 @@ def report(
 
     `btfl report runs/demo-sweep --reference coherent --columns fairness,calibration`
     """
-    from rich.console import Console
-
     from btfl.cli.show import show_report
 
     place = out or (runs[0] if len(runs) == 1 else Path("report"))
     named = options.named_columns(columns)
-    show_report(runs, place, Console(), apart=apart, reference=reference, columns=named)
+    show_report(runs, place, apart=apart, reference=reference, columns=named)

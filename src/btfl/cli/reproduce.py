@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from btfl.cli import completion, options
+from btfl.cli import completion, options, output
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def reproduce(
@@ -45,23 +48,16 @@ def reproduce(
 
     `btfl reproduce table2 --scale 0.05 --dataset digits`
     """
-    from rich.console import Console
-
-    from btfl.experiments.files import read_experiment
-    from btfl.experiments.reproduce import Substitution, plan, reproductions
-
     if list_ or name is None:
-        console = Console(highlight=False, soft_wrap=True)
-        for each in reproductions():
-            ending = " (a drawing: nothing to run)" if each.drawing else ""
-            console.print(f"[bold]{each.name:<8}[/bold] {each.title}{ending}")
-        console.print("\nSmaller and without downloads: btfl reproduce table2 --scale 0.05 --dataset digits")
+        _show_list()
         return
     from btfl.cli.running import run_with_progress
     from btfl.cli.show import show_report
+    from btfl.experiments.files import read_experiment
+    from btfl.experiments.reproduce import Substitution, plan
     from btfl.studies.speed.measure import measure_run
 
-    console, found = Console(), read_experiment(name)
+    console, found = output.console(), read_experiment(name)
     experiments = plan(found, scale, Substitution(dataset, root, shift, tuple(method or ())))
     folder = out or Path("runs") / (found.name if scale == 1 else f"{found.name}-scale-{scale:g}")
     for note in dict.fromkeys(note for experiment in experiments for note in experiment.notes):
@@ -75,4 +71,20 @@ def reproduce(
             measure_run(done.evaluation, run)
         folders.append(run)
     # The same figure may stand on several datasets (lambda_s does): side by side then, never averaged.
-    show_report(folders, folder, console, apart=True, title=f"{found.name}: {found.title}".rstrip(": "))
+    show_report(folders, folder, apart=True, title=f"{found.name}: {found.title}".rstrip(": "))
+
+
+def _show_list() -> None:
+    """Print what of the paper can be made again."""
+    from btfl.experiments.reproduce import reproductions
+
+    found = reproductions()
+
+    def show(console: Console) -> None:
+        for each in found:
+            ending = " (a drawing: nothing to run)" if each.drawing else ""
+            console.print(f"[bold]{each.name:<8}[/bold] {each.title}{ending}")
+        console.print("\nSmaller and without downloads: btfl reproduce table2 --scale 0.05 --dataset digits")
+
+    result = [{"name": each.name, "title": each.title, "runs": not each.drawing} for each in found]
+    output.emit({"reproductions": result}, show, highlight=False, soft_wrap=True)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from btfl.benchmark.many import check_sweep, default_folder, run_sweep
 from btfl.benchmark.run import BenchRun, run_bench
+from btfl.cli import output
 from btfl.cli.data import get_if_missing
 from btfl.cli.progress import Watcher
 from btfl.cli.show import show_report
@@ -28,6 +29,7 @@ def run_and_show(
     faults: FaultSettings | None = None,
     *,
     tensorboard: bool = False,
+    mlflow: str | None = None,
     start: str | None = None,
     overwrite: bool = False,
     reference: str | None = None,
@@ -43,7 +45,7 @@ def run_and_show(
     reference : the method to compare with all others
     columns : beside accuracy
     """
-    out, console = out or default_folder(sweep, start), Console()
+    out, console = out or default_folder(sweep, start), output.console()
     check_sweep(sweep, out, start=start, reference=reference, columns=columns)
 
     def begin(number: int, folder: Path) -> None:
@@ -59,10 +61,11 @@ def run_and_show(
         engine=engine,
         faults=faults,
         tensorboard=tensorboard,
+        mlflow=mlflow,
         start=None if start is None else find_start(start),
         overwrite=overwrite,
     )
-    show_report(folders, out, console, apart=not sweep.alone, reference=reference, columns=columns)
+    show_report(folders, out, apart=not sweep.alone, reference=reference, columns=columns)
 
 
 def run_with_progress(experiment: Experiment, folder: Path, workers: int, console: Console, **options: Any) -> BenchRun:

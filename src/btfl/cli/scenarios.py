@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from btfl.cli import completion, options, study
+from btfl.cli import completion, options, output, study
 
 
 def scenarios(
@@ -38,7 +38,6 @@ def scenarios(
     `btfl scenarios runs/quick --method coherent --method "coherent[forgetting=0.95]" --scenario switch-50`
     """
     import pandas as pd
-    from rich.console import Console
     from rich.progress import track
 
     from btfl.benchmark.record import constants
@@ -55,7 +54,7 @@ def scenarios(
     )
     from btfl.studies.drift.tables import difference_table, scenario_means, scenario_tables
 
-    console, folder = Console(), out or run
+    console, folder = output.console(), out or run
     names = [find_scenario(name).name for name in dict.fromkeys(scenario or SCENARIOS)]
     evaluation, saved = open_run(run, tuple(dict.fromkeys(method or FEATURE_METHODS)), root), load_run(run)
     settings = ScenarioSettings(saved.seed if seed is None else seed, length, shifted, test_batch)
@@ -71,5 +70,5 @@ def scenarios(
     write_table(scenario_means(rows), folder / "scenarios-means.parquet")
     tables = scenario_tables(rows, {name: one.family for name, one in SCENARIOS.items()})
     difference = difference_table(rows)
-    study.show_tables([*tables, *([difference] if difference else [])], folder / "scenarios.md", console)
-    console.print(f"Every number: {folder / FILE}", highlight=False, markup=False, soft_wrap=True)
+    every = [*tables, *([difference] if difference else [])]
+    study.show_tables(every, folder / "scenarios.md", folder / FILE, "Every number")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import click
 import typer
 
+from btfl.cli import output
 from btfl.cli.command import Command, Commands
 from btfl.cli.options import knob_option
 
@@ -92,10 +93,9 @@ def _announce(source: str, settings: Any) -> None:
 
 
 def _show(found: dict[str, Any], settings: Any) -> None:
-    for name, value in found.items():
-        typer.echo(f"{name:<11} {value}")
-    typer.echo(f"{'tokens are':<11} {'asked for' if settings.auth else 'not asked for (loopback)'}")
-    typer.echo("everything is in order")
+    lines = [f"{name:<11} {value}" for name, value in found.items()]
+    tokens = f"{'tokens are':<11} {'asked for' if settings.auth else 'not asked for (loopback)'}"
+    output.emit_lines({**found, "tokens": bool(settings.auth)}, *lines, tokens, "everything is in order")
 
 
 @TOKENS.command("new")
@@ -116,7 +116,7 @@ def new(
     `btfl serve-token new wall --may read --tenant '*'`
     """
     text, _ = _book(database).new(name, may, tenant, model or ("*",), days)
-    typer.echo(text)
+    output.emit_lines({"token": text}, text)
 
 
 @TOKENS.command("list")
@@ -125,9 +125,14 @@ def list_(database: Database = _DEFAULT) -> None:
 
     Example: `btfl serve-token list`
     """
-    for token in _book(database).all():
-        rights, models = ",".join(token.may), ",".join(token.models)
-        typer.echo(f"{token.id}  {token.name}  may {rights}  streams of {token.tenant}  models {models}")
+    tokens = list(_book(database).all())
+    lines = [
+        f"{token.id}  {token.name}  may {','.join(token.may)}  streams of {token.tenant}  "
+        f"models {','.join(token.models)}"
+        for token in tokens
+    ]
+    keys = ("id", "name", "may", "tenant", "models")
+    output.emit_lines({"tokens": [{key: getattr(token, key) for key in keys} for token in tokens]}, *lines)
 
 
 @TOKENS.command("revoke")

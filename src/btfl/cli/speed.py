@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from btfl.cli import output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from btfl.runs.costs import Cost
 
 MODELS, METHODS = "cnn,resnet20,cct4", "btfl,fedthe,ttt,memo"
 
@@ -37,29 +44,40 @@ def speed(
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-
-    from btfl.report.cost import cost_table
-    from btfl.report.terminal import terminal_table
     from btfl.storage import write_json
     from btfl.studies.speed.measure import measure_costs
     from btfl.studies.speed.onnx_paths import ONNX_PATHS, has_onnx
 
     names = _listed(methods or ",".join([METHODS, *(ONNX_PATHS if has_onnx() else ())]))
     _check(_listed(models), names, onnx=has_onnx())
-    console, costs = Console(), []
-    with console.status("measuring") as status:
+    costs = []
+    with output.console().status("measuring") as status:
         for cost in measure_costs(_listed(models), names, samples=samples, repeats=repeats, memory=memory):
             costs.append(cost)
             status.update(f"measured {cost.title} on {cost.model} at batch {cost.batch}")
-    for model, batch in dict.fromkeys((cost.model, cost.batch) for cost in costs):
-        table = cost_table([cost for cost in costs if (cost.model, cost.batch) == (model, batch)])
-        console.print(terminal_table(table))
-    for note in table.notes:
-        console.print(note, highlight=False, markup=False)
     if out is not None:
         write_json(out, [asdict(cost) for cost in costs])
-        console.print(f"Every number: {out}", highlight=False, markup=False, soft_wrap=True)
+    _show(costs, out)
+
+
+def _show(costs: list[Cost], out: Path | None) -> None:
+    """Print a table for each model and batch size."""
+    from btfl.report.cost import cost_table
+    from btfl.report.formats import to_plain
+    from btfl.report.terminal import terminal_table
+
+    kinds = dict.fromkeys((cost.model, cost.batch) for cost in costs)
+    tables = [cost_table([cost for cost in costs if (cost.model, cost.batch) == kind]) for kind in kinds]
+
+    def show(console: Console) -> None:
+        for table in tables:
+            console.print(terminal_table(table))
+        for note in () if output.current().quiet else tables[-1].notes:
+            console.print(note, highlight=False, markup=False)
+        if out is not None:
+            console.print(f"Every number: {out}", highlight=False, markup=False, soft_wrap=True)
+
+    output.emit({"tables": [to_plain(table) for table in tables], "file": out}, show)
 
 
 def _listed(text: str) -> list[str]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from btfl.cli import output
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,14 +21,26 @@ Root = Annotated[Path | None, typer.Option(help="Where the dataset is, if not wh
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Default: the run's own folder.")]
 
 
-def show_tables(tables: Sequence[Table], page: Path, console: Console) -> None:
-    """Write tables as Markdown and print them, with the notes of the first."""
-    from btfl.report.formats import to_markdown
+def show_tables(tables: Sequence[Table], page: Path, file: Path, what: str) -> None:
+    """Write tables as Markdown and print them, with the notes of the first.
+
+    Parameters
+    ----------
+    page : the Markdown file to write
+    file : the file that has every number
+    what : what that file holds, for a person
+    """
+    from btfl.report.formats import to_markdown, to_plain
     from btfl.report.terminal import terminal_table
     from btfl.storage import write_atomically
 
     write_atomically(page, "\n".join(map(to_markdown, tables)).encode())
-    for table in tables:
-        console.print(terminal_table(table))
-    for note in tables[0].notes:
-        console.print(note, highlight=False, markup=False)
+
+    def show(console: Console) -> None:
+        for table in tables:
+            console.print(terminal_table(table))
+        for note in () if output.current().quiet else tables[0].notes:
+            console.print(note, highlight=False, markup=False)
+        console.print(f"{what}: {file}", highlight=False, markup=False, soft_wrap=True)
+
+    output.emit({"tables": [to_plain(table) for table in tables], "page": page, "file": file}, show)

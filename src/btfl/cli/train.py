@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from btfl.cli import completion, options
+from btfl.cli import completion, options, output
 from btfl.cli.going_on import load_experiment, save_experiment
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def train(
             autocompletion=completion.zoo_entries,
         ),
     ] = None,
+    mlflow: options.Mlflow = None,
 ) -> None:
     """Train a federation without the benchmark.
 
@@ -63,14 +65,13 @@ def train(
 
     `btfl train quick --from zoo:cifar10-cnn-dir0.1-quick --out runs/another`
     """
-    from rich.console import Console
-
     from btfl.benchmark.run import embed, train_recipe
     from btfl.cli.collect import collect, collect_faults
     from btfl.cli.data import get_if_missing
     from btfl.cli.progress import Watcher
     from btfl.engines import LocalEngine
     from btfl.engines.log import need_tensorboard
+    from btfl.engines.mlflow_log import need_mlflow
     from btfl.errors import UnknownNameError
     from btfl.experiments.load import load_data
     from btfl.recipes.registry import RECIPES
@@ -90,11 +91,14 @@ def train(
             raise UnknownNameError("recipe", name, RECIPES)
     if tensorboard:
         need_tensorboard()
+    if mlflow is not None:
+        need_mlflow()
     if experiment.root is None:
         get_if_missing(experiment.dataset)
-    data, console = load_data(experiment), Console(highlight=False, soft_wrap=True)
+    data, console = load_data(experiment), output.console(highlight=False, soft_wrap=True)
     with Watcher(console) as watcher:
         data, _ = embed(experiment, data, workers, watcher)
+    trained: list[dict[str, Any]] = []
     for name in recipes:
         with Watcher(console) as watcher:
             federation = train_recipe(
@@ -106,13 +110,15 @@ def train(
                 watch=watcher,
                 faults=faults,
                 tensorboard=tensorboard,
+                mlflow=mlflow,
                 longer=run is not None,
                 initial=_initial(begun_with, name),
             )
-        _show(name, federation, RunFiles(folder).training(name).folder, console)
+        trained.append(_came_to(name, federation, RunFiles(folder).training(name).folder))
     save_experiment(folder, experiment)
     if run is not None and RunFiles(run).record.exists():
         console.print("note: the results in this folder are those of before; `btfl bench --from` makes new ones")
+    output.emit({"trained": trained}, partial(_show, trained), highlight=False, soft_wrap=True)
 
 
 def _run_in(text: str | None) -> Path | None:
@@ -164,8 +170,8 @@ def _initial(start: str | None, recipe: str) -> Initial | None:
     return Initial(found.name, found.end_of_training(recipe)[1].shared)
 
 
-def _show(name: str, federation: TrainedFederation, folder: Path, console: Console) -> None:
-    """Print what training came to; clients without a bundle are an error."""
+def _came_to(name: str, federation: TrainedFederation, folder: Path) -> dict[str, Any]:
+    """Return what training came to; clients without a bundle are an error."""
     from btfl.errors import BtflError
     from btfl.runs.checkpoint import RunFolder
 
@@ -175,10 +181,15 @@ def _show(name: str, federation: TrainedFederation, folder: Path, console: Conso
             "What there is has been kept: start the run again to give them another chance"
         )
     metrics, rounds = RunFolder(folder).last_metrics(), federation.spec["settings"]["rounds"]
-    numbers = [
-        form.format(metrics[key])
-        for key, form in (("loss", "loss {:.4f}"), ("accuracy", "accuracy {:.1%}"))
-        if key in metrics
-    ]
-    console.print(f"{name}: {', '.join([f'{rounds} rounds', *numbers])}", markup=False)
-    console.print(f"  sha256 {federation.digest()}\n  folder {folder}", markup=False)
+    return {"recipe": name, "rounds": rounds, **metrics, "sha256": federation.digest(), "folder": folder}
+
+
+def _show(trained: list[dict[str, Any]], console: Console) -> None:
+    for one in trained:
+        numbers = [
+            form.format(one[key])
+            for key, form in (("rounds", "{} rounds"), ("loss", "loss {:.4f}"), ("accuracy", "accuracy {:.1%}"))
+            if key in one
+        ]
+        console.print(f"{one['recipe']}: {', '.join(numbers)}", markup=False)
+        console.print(f"  sha256 {one['sha256']}\n  folder {one['folder']}", markup=False)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from btfl.cli import options
+from btfl.cli import options, output
 from btfl.cli.command import Commands
 
 app = Commands(help="Trained federations to start from: `btfl bench --from zoo:NAME` needs no training.")
@@ -22,15 +22,17 @@ def list_() -> None:
 
     Example: `btfl zoo list`
     """
-    from rich.console import Console
-
     from btfl.zoo.start import zoo_entries
 
-    console, entries = Console(highlight=False), zoo_entries()
-    for entry in entries:
-        _show(console, entry.card)
-    if not entries:
-        console.print("The zoo is empty.")
+    entries = zoo_entries()
+
+    def show(console: Any) -> None:
+        for entry in entries:
+            _show(console, entry.card)
+        if not entries:
+            console.print("The zoo is empty.")
+
+    output.emit({"entries": [dict(entry.card) for entry in entries]}, show, highlight=False)
 
 
 @app.command()
@@ -47,8 +49,6 @@ def pack(
 
     Example: `btfl zoo pack runs/paper cifar10-cnn-dir0.1 --commit abc1234`
     """
-    from rich.console import Console
-
     from btfl import __version__
     from btfl.zoo import start
 
@@ -60,7 +60,6 @@ def pack(
         "note": note,
     }
     entry = start.pack(run, name, into, told)
-    console = Console(highlight=False)
     if "fedavg" in entry.recipes:
         from btfl.export import need_onnx
 
@@ -68,9 +67,13 @@ def pack(
         from btfl.export.serving import pack_serving
 
         pack_serving(run, entry.folder)
-    _show(console, entry.card)
     size = sum(path.stat().st_size for path in entry.folder.iterdir())
-    console.print(f"{entry.folder}: {size / 1e6:.2f} MB")
+
+    def show(console: Any) -> None:
+        _show(console, entry.card)
+        console.print(f"{entry.folder}: {size / 1e6:.2f} MB")
+
+    output.emit({"folder": entry.folder, "bytes": size, "card": dict(entry.card)}, show, highlight=False)
 
 
 @app.command()
@@ -94,7 +97,8 @@ def serving(
     entry = ZooEntry.read(into / name)
     _, state = entry.end_of_training(RECIPE)
     packed = pack_serving(run, entry.folder, state.shared)
-    typer.echo(f"{entry.folder}: {len(packed.bundles)} clients for btfl serve")
+    result = {"folder": entry.folder, "clients": len(packed.bundles)}
+    output.emit_lines(result, f"{entry.folder}: {len(packed.bundles)} clients for btfl serve")
 
 
 def _show(console: Any, card: Mapping[str, Any]) -> None:

@@ -75,7 +75,9 @@ def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job)
     if isinstance(job.private, StoredWeights):
         job = replace(job, private=job.private.load())
     if job.task == "train":
-        return recipe.train(job.round, broadcast.shared, job.private, client_data)
+        update = recipe.train(job.round, broadcast.shared, job.private, client_data)
+        # with privacy for training, neither how much it has nor how well it does leaves the client
+        return replace(update, samples=1, metrics={}) if recipe.settings.privacy == "full" else update
     if job.task == "describe":
         return recipe.describe(broadcast.shared, job.private, client_data)
     assert broadcast.everyone is not None

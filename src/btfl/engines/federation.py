@@ -23,13 +23,18 @@ from btfl.core.client import ClientOutcome, Weights
 from btfl.core.provenance import sha256_of
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
-from btfl.engines.aggregate import RunningSum
+from btfl.engines.averaging import Averaging
 from btfl.engines.base import Broadcast, Engine, Job, Kept, Session
 from btfl.engines.door import MOST_METRICS, Door
 from btfl.engines.faults import FaultSettings, usable
+from btfl.engines.fixed import mean_of, summary_of
 from btfl.engines.log import RunLog
+from btfl.engines.noisy_sums import NoiseShare, private_mean
+from btfl.engines.private import PrivateAveraging, PrivateRun, drawn
 from btfl.engines.provenance import provenance_of, run_spec
-from btfl.errors import InputError
+from btfl.engines.secure import SecureTotal, add_up, make_form, threshold_of
+from btfl.engines.totals import Totalling
+from btfl.errors import InputError, TooFewClientsError
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.runs.checkpoint import RunFolder, TrainingState
@@ -147,19 +152,17 @@ def _train(
         progress = run.load(lambda round_, warning: tell(Event("train", round_, rounds, 0, len(data), {}, warning)))
     if progress:
         log.info("%s goes on after round %d of %d", recipe.name, progress.round, rounds)
-    event, progress = (
-        ("resume", progress)
-        if progress
-        else (
-            "start",
-            TrainingState(0, recipe.initial() if initial is None else initial.of(recipe)),
-        )
-    )
+    private = None
+    if recipe.settings.is_private:
+        private = PrivateRun(recipe.settings, rounds, len(data), None if run is None else run.files.privacy)
+    event = "resume" if progress else "start"
+    if not progress:
+        progress = TrainingState(0, recipe.initial() if initial is None else initial.of(recipe))
     with engine.open(recipe, data) as session:
         if run is not None and run_log is not None:  # not before: a wrong model or device leaves nothing behind
             run.begin(spec)
             run_log.write(event, recipe=recipe.name, round=progress.round, rounds=rounds, clients=len(data))
-        stage = _Stage(recipe, session, Door(recipe, data, faults), faults, tell)
+        stage = _Stage(recipe, session, Door(recipe, data, faults), faults, tell, private)
         while progress.round < rounds:
             progress, changed = stage.one_round(len(data), progress)
             if run is not None:
@@ -240,7 +243,12 @@ def is_finished(folder: str | Path, rounds: int | None = None) -> bool:
 
 
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
-    """Return the clients of a round: a share of them drawn again each round, in ascending order."""
+    """Return the clients of a round: a share of them drawn again each round, in ascending order.
+
+    With privacy for training, each is drawn independently of the others, so that there may be more or fewer, or none.
+    """
+    if recipe.settings.privacy == "full":
+        return drawn(recipe.settings, clients, round_)
     count = max(round(recipe.settings.participation * clients), 1)
     if count == clients:
         return list(range(clients))
@@ -251,36 +259,92 @@ def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
 class _Stage:
     """A session at work on a recipe, watched."""
 
-    def __init__(self, recipe: Recipe, session: Session, door: Door, faults: FaultSettings, tell: Report) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        session: Session,
+        door: Door,
+        faults: FaultSettings,
+        tell: Report,
+        private: PrivateRun | None = None,
+    ) -> None:
         self.recipe, self.session, self.door, self.faults, self.tell = recipe, session, door, faults, tell
+        self.private = private
 
     def one_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
         """Train the clients drawn for the next round, and average what is usable.
 
         Given are the progress, with the private states of before, and those that have changed.
         """
+        if self.recipe.settings.secure:
+            return self._secure_round(clients, progress)
         started = time.monotonic()
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
         jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
-        count, average, uploaded = _Count(len(jobs), self), RunningSum(), 0
+        count, uploaded = _Count(len(jobs), self), 0
+        average = self._averaging(progress, round_)
         changed: dict[int, Weights] = {}
         rows: list[Mapping[str, float]] = []
         broadcast = Broadcast(progress.shared)
         for job, update in usable(self.session, broadcast, jobs, (Update,), self.door.update, self.faults, count.done):
-            average.add(update.upload, update.samples)
+            average.add(job.client, update)
             uploaded += size_of(update.upload)
             rows.append(update.metrics)
             if update.private:
                 changed[job.client] = update.private
             count.done(job)
+        averaged = average.result()
+        self._leave_out("train", round_, averaged.left_out)
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
         sent = size_of(progress.shared) * len(jobs)
         costs = {"seconds": time.monotonic() - started, "bytes_up": uploaded, "bytes_down": sent}
         self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {**metrics, **costs}))
-        history = (*progress.history, {**metrics, "round": round_, "clients": len(rows)})
-        return TrainingState(round_, average.mean(), progress.private, history), changed
+        history = (*progress.history, {**metrics, "round": round_, "clients": len(rows) - len(averaged.left_out)})
+        state = TrainingState(round_, averaged.weights, progress.private, history, averaged.standing, averaged.clip)
+        return state, changed
+
+    def _secure_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
+        """Do a round of which the server learns the mean alone: no client's loss, accuracy or size."""
+        started, round_ = time.monotonic(), progress.round + 1
+        chosen = participants(self.recipe, clients, round_)
+        jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
+        multiplier = self.private and self.private.multiplier_of_round(round_)
+        noise = NoiseShare(multiplier, threshold_of(len(jobs))) if multiplier else None
+        found = self._add_up(Broadcast(progress.shared), jobs, self.door.update, noise)
+        if self.private is not None and noise is not None:
+            mean = private_mean(progress.shared, found.sums, self.private.cohort)
+        else:
+            mean = mean_of(found.sums)
+        sent = size_of(progress.shared) * len(jobs)
+        costs = {"seconds": time.monotonic() - started, "bytes_down": sent}
+        self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), costs))
+        history = (*progress.history, {"round": round_, "clients": len(found.members)})
+        state = TrainingState(round_, mean, progress.private, history, progress.standing)
+        return state, found.private
+
+    def _add_up(
+        self, broadcast: Broadcast, jobs: list[Job], check: Callable[[Job, Any], None], noise: NoiseShare | None
+    ) -> SecureTotal:
+        if len(jobs) < threshold_of(len(jobs)):
+            raise TooFewClientsError(f"a secure sum needs at least {threshold_of(0)} clients, not {len(jobs)}")
+        form = make_form(self.recipe, self.door.data, jobs[0].task, len(jobs), noise)
+        count = _Count(len(jobs), self)
+        return add_up(
+            self.session, self.recipe, broadcast, jobs, form, noise, self.faults, check, count.done, count.done
+        )
+
+    def _averaging(self, progress: TrainingState, round_: int) -> Averaging | PrivateAveraging:
+        private = self.private and self.private.averaging(progress.shared, round_, progress.clip)
+        return private or Averaging(progress.shared, self.recipe.settings, round_, progress.standing)
+
+    def _leave_out(self, stage: str, round_: int, clients: Mapping[int, str]) -> None:
+        """Tell of clients whose answers look right and are too far from all others'."""
+        for client, why in clients.items():
+            warning = f"client {client} is left out: {why}"
+            log.warning("%s (%s, round %d)", warning, stage, round_)
+            self.tell(Event(stage, round_, self.recipe.rounds, 0, 0, {}, warning, client))
 
     def conclude(self, clients: int, progress: TrainingState, keep: _Kept) -> tuple[Summary, bool]:
         """Add up every client's summary, send the total to all, and have their bundles kept as they come.
@@ -292,20 +356,42 @@ class _Stage:
         """
         rounds, shared = self.recipe.rounds, progress.shared
         jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
+        if self.recipe.settings.secure:
+            multiplier = self.private and self.private.multiplier_of_summary()
+            noise = NoiseShare(multiplier, threshold_of(len(jobs))) if multiplier else None
+            described = self._add_up(Broadcast(shared), jobs, self.door.description, noise)
+            ready = [
+                replace(job, task="conclude", private=keep.aside(job, described.private.get(job.client, {})))
+                for job in described.members
+            ]
+            total = noise.released(self.recipe, described.sums, clients) if noise else summary_of(described.sums)
+            self.faults.check_cohort(len(ready))
+            if self.recipe.calibrates and noise is None:
+                asked = [replace(job, task="calibrate") for job in ready]
+                looked = self._add_up(Broadcast(shared, total), asked, self.door.calibration, None)
+                total = total.calibrated(Calibration.from_arrays(looked.sums))
+            return total, self._bundles(clients, shared, total, ready, keep)
         count, ready = _Count(clients, self), list[Job]()
-
-        def summaries() -> Iterator[Summary]:
-            for job, description in usable(
-                self.session, Broadcast(shared), jobs, (Description,), self.door.description, self.faults, count.done
-            ):
-                ready.append(replace(job, task="conclude", private=keep.aside(job, description.private)))
-                count.done(job)
-                yield description.summary
-
-        total = Summary.total(summaries())
-        self.faults.check_cohort(len(ready))
-        if self.recipe.calibrates and self.recipe.protection is None:
+        totalling = (
+            Totalling(self.recipe.settings, self.recipe.shared_head(shared))
+            if self.private is None
+            else self.private.totalling()
+        )
+        for job, description in usable(
+            self.session, Broadcast(shared), jobs, (Description,), self.door.description, self.faults, count.done
+        ):
+            ready.append(replace(job, task="conclude", private=keep.aside(job, description.private)))
+            count.done(job)
+            totalling.add(job.client, description.summary)
+        total, left_out = totalling.result()
+        self._leave_out("describe", rounds, left_out)
+        self.faults.check_cohort(len(ready) - len(left_out))
+        if self.recipe.calibrates and self.recipe.protection is None and self.private is None:
             total = self._calibrated(shared, total, ready)
+        return total, self._bundles(clients, shared, total, ready, keep)
+
+    def _bundles(self, clients: int, shared: Weights, total: Summary, ready: list[Job], keep: _Kept) -> bool:
+        """Send everyone the total, and have the bundles kept that they make of it; return whether all have theirs."""
         done = 0
         count, everyone = _Count(len(ready), self), Broadcast(shared, total)
         concluded: Iterator[tuple[Job, ClientOutcome | Kept]] = usable(
@@ -315,7 +401,7 @@ class _Stage:
             keep.add(job.client, outcome if isinstance(outcome, ClientOutcome) else None)
             done += 1
             count.done(job)
-        return total, done == clients
+        return done == clients
 
     def _calibrated(self, shared: Weights, total: Summary, ready: list[Job]) -> Summary:
         """Return the total with the sum of what all validation parts make of it."""

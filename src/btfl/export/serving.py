@@ -14,7 +14,7 @@ from btfl.export.before import before
 from btfl.export.extractor import extractor_graph
 from btfl.export.write import stamp, without_features
 from btfl.methods.coherent import Coherent
-from btfl.monitor import MonitorSettings, calibrate, own_features
+from btfl.monitor import MonitorSettings, levels_for
 from btfl.runs.layout import RunFiles
 from btfl.runs.trained import TrainedFederation
 from btfl.zoo.serving import Serving, save_serving
@@ -46,9 +46,8 @@ def pack_serving(run: Path, folder: Path, weights: Weights | None = None) -> Ser
         train, labels = whole.statistic("train_features"), whole.statistic("train_labels")
         own[number] = Summary.of(train, labels, whole.classes).arrays
         bundles[number] = without_features(whole)
-        warm_up = MonitorSettings().warm_up
         # the method as it will be served, which is without features
-        calibrations[number] = calibrate(Coherent(bundles[number]), own_features(whole), warm_up)
+        calibrations[number] = levels_for(Coherent(bundles[number]), whole, MonitorSettings().warm_up)
     client = federation.client(0)
     graph = extractor_graph(client.extractor(), before(client.model))
     graph.producer_name = "btfl"

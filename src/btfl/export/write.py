@@ -20,6 +20,7 @@ from btfl.export.extractor import extractor_graph
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.coherent import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
+from btfl.monitor import carrying, levels_for
 from btfl.runs.client import DeployedClient
 from btfl.runs.layout import client_name
 from btfl.storage import replacing_folder, write_atomically
@@ -75,8 +76,8 @@ def export_split(
     """Write the extractor's graph, and beside it the bundle, in a folder that ends in ``-bundle``.
 
     Of the bundle's statistics only sums go with it: the others, which some methods need, hold features of the client's
-    training set. A kill between the two leaves files of different rounds, which ``check_fits`` tells apart;
-    ``export_fleet`` replaces all at once.
+    training set. The levels of Coherent's monitor, which were found on these features, go along. A kill between the two
+    leaves files of different rounds, which ``check_fits`` tells apart; ``export_fleet`` replaces all at once.
     """
     path = Path(path)
     bundle = client if isinstance(client, ClientBundle) else client.bundle
@@ -87,14 +88,15 @@ def export_split(
     if extractor is None:
         raise InputError("there is no extractor beside this bundle: name it with --extractor, or its --federation")
     _write(extractor, path)
-    without_features(bundle).save(folder)
+    _with_levels(bundle).save(folder)
     return path, folder
 
 
 def export_fleet(bundles: Mapping[int, Callable[[], ClientBundle]], extractor: onnx.ModelProto, folder: Path) -> int:
     """Write one extractor and a bundle for each client into a folder, which is replaced as a whole.
 
-    Bundles are read and written one by one: memory does not grow with the clients. Returned is how many there are.
+    Bundles are read and written one by one: memory does not grow with the clients. Levels of alarms are not looked for,
+    which would take a second a client; a server finds approximate ones from the sums. Returned is how many there are.
 
     Parameters
     ----------
@@ -131,6 +133,15 @@ def without_features(bundle: ClientBundle) -> ClientBundle:
     """Return a bundle with sums alone: without the features and labels of samples."""
     sums = {name: bundle.statistics[name] for name in Coherent.reads if name in bundle.statistics}
     return replace(bundle, statistics=sums)
+
+
+def _with_levels(bundle: ClientBundle) -> ClientBundle:
+    """Return a bundle with sums alone that takes along what its features say of alarms, where Coherent can be used."""
+    alone = without_features(bundle)
+    has_features = any(f"{part}_features" in bundle.statistics for part in ("validation", "train"))
+    if not has_features or any(name not in bundle.statistics for name in Coherent.needs):
+        return alone
+    return carrying(alone, levels_for(Coherent(alone), bundle))
 
 
 def _write(model: onnx.ModelProto, path: Path) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -77,6 +77,10 @@ class Trace(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._columns)
+
+    def keys(self) -> KeysView[str]:
+        """Return the names of the columns."""
+        return self._columns.keys()
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         if name.startswith("_") or name not in self._columns:

@@ -24,8 +24,9 @@ class Card:
     title : how it stands in a table
     summary : what it does at test time, in one line
     paper : where it comes from
-    colour, marker, line : how it is drawn: ``#rrggbb``; one of matplotlib's filled markers; solid, dashed, dotted or
-        dashdot. Without a colour a style follows from the name
+    colour, marker, line : how it is drawn: ``#rrggbb``; one of matplotlib's filled markers, ``4`` or ``6`` (stars),
+        alone or followed by ``open`` or ``dotted``; solid, dashed, dotted or dashdot. Without a colour
+        a style follows from the name
     settings : what this name changes in the method's settings
     recipe : the training it stands on, if not the method's own
     """

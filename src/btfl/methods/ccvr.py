@@ -53,7 +53,7 @@ class Ccvr(Method):
             "the global head, trained again on features drawn from class Gaussians of everyone's sums",
             "Luo et al., NeurIPS 2021",
             OCHRE,
-            "v",
+            "d open",
         ),
     )
     settings_class: ClassVar[type[Settings]] = CcvrSettings

@@ -54,7 +54,7 @@ class ClosedFormHead(Method):
             "class Gaussians with one covariance, from everyone's sums, as the head",
             "Guan et al., AAAI 2025; GH-OFL's LDA is the same",
             OCHRE,
-            "s",
+            "4",
         ),
         Card(
             "gh-ofl-nb",
@@ -62,7 +62,7 @@ class ClosedFormHead(Method):
             "class Gaussians with the diagonal of one covariance, from everyone's sums, as the head",
             "Turazza et al., 2026",
             OCHRE,
-            "s",
+            "4 open",
             "dashed",
             settings={"head": "diagonal"},
         ),
@@ -72,7 +72,7 @@ class ClosedFormHead(Method):
             "ridge regression on the classes, from everyone's sums, as the head",
             "Fani et al., ICML 2024",
             OCHRE,
-            "^",
+            "4 dotted",
             settings={"head": "ridge"},
         ),
     )

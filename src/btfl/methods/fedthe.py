@@ -130,9 +130,14 @@ class FedThe(Method):
             "D",
         ),
         Card(
-            "fedthe-release", "FedTHE (release)", colour=SKY, marker="h", line="dotted", settings={"history": "release"}
+            "fedthe-release",
+            "FedTHE (release)",
+            colour=SKY,
+            marker="D dotted",
+            line="dotted",
+            settings={"history": "release"},
         ),
-        Card("fedthe-on-fedavg", "FedTHE on FedAvg", colour=SKY, marker="8", line="dashdot", recipe="fedavg"),
+        Card("fedthe-on-fedavg", "FedTHE on FedAvg", colour=SKY, marker="D open", line="dashdot", recipe="fedavg"),
     )
     recipe: ClassVar[str] = "balanced"
     enrols: ClassVar[Brings] = "samples"

@@ -24,7 +24,7 @@ class FineTuned(Method):
             "the global model, fine-tuned locally for an epoch",
             "Wang et al., 2019 (fine-tuning)",
             GREY,
-            "s",
+            "s open",
             "dashed",
         ),
     )

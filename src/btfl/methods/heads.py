@@ -42,7 +42,7 @@ class PersonalHead(Method):
             "the personal head alone",
             "Zhou and Liu, KDD 2025 (a part of BTFL)",
             GREY,
-            "X",
+            "s dotted",
             "dotted",
         ),
     )
@@ -62,10 +62,10 @@ class Oracle(Method):
             "Oracle",
             "knows the answer and picks the better head: the ceiling of all that mix two heads",
             colour=INK,
-            marker="*",
+            marker="h open",
             line="dotted",
         ),
-        Card("oracle-balanced", "Oracle (balanced)", colour=GREY, marker="*", line="dashdot", recipe="balanced"),
+        Card("oracle-balanced", "Oracle (balanced)", colour=GREY, marker="h dotted", line="dashdot", recipe="balanced"),
     )
     sees_labels: ClassVar[bool] = True
     enrols: ClassVar[Brings] = "samples"

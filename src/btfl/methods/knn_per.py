@@ -51,7 +51,7 @@ class KnnPer(Method):
             "the global model mixed with nearest neighbours among the client's training features",
             "Marfoq et al., ICML 2022",
             GREEN,
-            "P",
+            "P open",
         ),
     )
     settings_class: ClassVar[type[Settings]] = KnnPerSettings

@@ -161,7 +161,7 @@ class Bbse(LabelShift):
             "the global head, corrected for class shares found from its confusions",
             "Lipton et al., ICML 2018; Azizzadenesheli et al., ICLR 2019",
             GREEN,
-            "d",
+            "p open",
             "dotted",
         ),
     )

@@ -43,7 +43,7 @@ class Lame(Method):
             "the global head's answers, adjusted so that neighbours within a batch agree",
             "Boudiaf et al., CVPR 2022",
             VIOLET,
-            "h",
+            "p dotted",
             "dotted",
         ),
     )

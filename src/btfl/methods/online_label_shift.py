@@ -203,7 +203,7 @@ class FlhFtl(OnlineShares):
             "flh-ftl-release",
             "FLH-FTL (release)",
             colour=GREEN,
-            marker="X",
+            marker="X open",
             line="dashed",
             settings={"experts": "window", "clip": True},
         ),

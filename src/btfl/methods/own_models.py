@@ -20,7 +20,7 @@ class LocalOnly(PersonalHead):
     """The client's own network, trained without any other client."""
 
     cards: ClassVar[tuple[Card, ...]] = (
-        Card("local", "Local only", "a network of the client's own, trained alone", "no federation", GREY, "v"),
+        Card("local", "Local only", "a network of the client's own, trained alone", "no federation", GREY, "v open"),
     )
     recipe: ClassVar[str] = "local"
 
@@ -29,7 +29,9 @@ class Ditto(Method):
     """The personal model, trained on the client's own data and held to the global one."""
 
     cards: ClassVar[tuple[Card, ...]] = (
-        Card("ditto", "Ditto", "a personal model that is held to the global one", "Li et al., ICML 2021", BLUE, "s"),
+        Card(
+            "ditto", "Ditto", "a personal model that is held to the global one", "Li et al., ICML 2021", BLUE, "^ open"
+        ),
     )
     recipe: ClassVar[str] = "ditto"
     takes: ClassVar[Takes] = "images"
@@ -71,7 +73,7 @@ class FedDbe(PersonalHead):
             "the global head on features moved by a vector of the client's own",
             "Zhang et al., NeurIPS 2023",
             SKY,
-            "^",
+            "^ dotted",
         ),
     )
     recipe: ClassVar[str] = "feddbe"
@@ -87,7 +89,7 @@ class FedDbeGlobal(GlobalHead):
             "FedDBE's global head on features as they are",
             "Zhang et al., NeurIPS 2023",
             SKY,
-            "^",
+            "v dotted",
             "dashed",
         ),
     )

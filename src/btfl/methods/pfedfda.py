@@ -70,13 +70,13 @@ class PFedFda(Method):
             "class Gaussians between the client's own and everyone's, on an extractor trained for them",
             "McLaughlin and Su, NeurIPS 2024",
             BLUE,
-            "D",
+            "6",
         ),
         Card(
             "pfedfda-release",
             "pFedFDA (release)",
             colour=BLUE,
-            marker="D",
+            marker="6 open",
             line="dashed",
             settings={"release": True},
             recipe="pfedfda-release",
@@ -111,7 +111,7 @@ class PFedFdaHead(PFedFda):
             "class Gaussians between the client's own and everyone's, on FedAvg's features",
             "McLaughlin and Su, NeurIPS 2024 (its head alone)",
             SKY,
-            "s",
+            "6 dotted",
         ),
     )
     recipe: ClassVar[str] = "fedavg"

@@ -49,7 +49,7 @@ class Tent(Method):
             "a step on each batch's entropy, over the normalisation layers of the global model",
             "Wang et al., ICLR 2021",
             VIOLET,
-            ">",
+            "> open",
             "dashed",
         ),
     )

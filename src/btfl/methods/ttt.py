@@ -47,8 +47,8 @@ class TestTimeTraining(Method):
     __test__: ClassVar[bool] = False  # or else pytest takes the name for a test's
     cards: ClassVar[tuple[Card, ...]] = (
         Card("ttt", "TTT", "a step on each sample's rotations, kept for the next sample", "Sun et al., ICML 2020",
-             OCHRE, "<"),
-        Card("ttt-release", "TTT (release)", colour=OCHRE, marker="<", line="dotted", recipe="ttt-release"),
+             OCHRE, "< open"),
+        Card("ttt-release", "TTT (release)", colour=OCHRE, marker="< dotted", line="dotted", recipe="ttt-release"),
     )  # fmt: skip
     takes: ClassVar[Takes] = "images"
     gradients: ClassVar[bool] = True

@@ -168,8 +168,10 @@ def _items_about_e(group: Group, make: Callable[..., Drawing]) -> Iterator[Table
         f"the mean of {alone}, to compare with E.",
         lambda: weights.distribution(group),
     )  # fmt: skip
-    if group.reference in group.telling("e"):
-        yield _stream_drawing(group, str(group.reference), make)
+    ours = next((name for name in tables.OURS if name in group.titles), None)
+    for method in dict.fromkeys([group.reference, ours]):
+        if method is not None and method in group.telling("e"):
+            yield _stream_drawing(group, method, make)
     yield make(
         "detector", "e as a detector of external samples (ROC)",
         "Mean over clients of the ROC curve; the dashed diagonal is guessing. The areas are in the table.",
@@ -182,8 +184,9 @@ def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> 
     run, client = group.first, weights.shown_client(group, method)
     switches = (run.rows["stream"] == SWITCHING).any()
     second = " Right: half of A, all of C, the rest of A; it is no part of any average." if switches else ""
+    name = "streams" if method == group.reference else f"streams-{method}"
     return make(
-        "streams", f"{group.titles[method]} along a stream: e, memory and events",
+        name, f"{group.titles[method]} along a stream: e, memory and events",
         f"Client {client} of {run.name}, seed {run.seed} (the client with the median number of samples).{second}",
         lambda: weights.along_streams(group, method),
     )  # fmt: skip

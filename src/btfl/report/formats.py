@@ -1,4 +1,4 @@
-"""The same table as Markdown, HTML, CSV and LaTeX."""
+"""The same table as Markdown, HTML, CSV, LaTeX and plain values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from html import escape as escape_html
+from typing import Any
 
 from btfl.report.table import Cell, Table
 
@@ -73,6 +74,18 @@ def to_csv(table: Table) -> str:
             values += [_plain(cell), *(_number(cell.parts.get(part, math.nan)) for part in parts[i])]
         writer.writerow(values)
     return out.getvalue()
+
+
+def to_plain(table: Table) -> dict[str, Any]:
+    """Return a table as plain values, for JSON: its rows by column, with the names and all the digits of its CSV."""
+    rows: list[dict[str, Any]] = []
+    for row in table.rows:
+        values: dict[str, Any] = {"name": row.method} if row.method else {}
+        for i, (heading, cell) in enumerate(zip(table.headings, row.cells, strict=True)):
+            values[f"{heading} {table.value_name if i else ''}".strip()] = cell.value
+            values.update({f"{heading} {part}": value for part, value in cell.parts.items()})
+        rows.append({**values, "apart": True} if row.apart else values)
+    return {"name": table.name, "title": table.title, "rows": rows, "notes": list(table.notes)}
 
 
 def to_latex(table: Table) -> str:

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.markers import MarkerStyle
+
 from btfl.methods.card import BLUE, GREEN, OCHRE, PINK, VIOLET
 from btfl.methods.card import INK as INK
 from btfl.methods.registry import METHODS
+from btfl.report.markers import is_marker, marker_style
 
 IND_COLOUR, EXD_COLOUR = "#2a8fd0", "#d55e00"
 
@@ -28,20 +31,23 @@ class Style:
     line: Any = "-"
 
     @property
-    def symbol(self) -> str:
-        """The marker as a character, for tables."""
-        return _SYMBOLS.get(self.marker, "●")
+    def shape(self) -> MarkerStyle | None:
+        """The marker as matplotlib draws it; None for no marker."""
+        return marker_style(self.marker) if self.marker else None
+
+    # A rim would close the holes of open markers, so they have none.
 
     @property
-    def edge(self) -> dict[str, Any]:
-        """Marker and colour, for a scatter or a line's points."""
-        return {"color": self.colour, "marker": self.marker}
+    def on_line(self) -> dict[str, Any]:
+        """Marker and colour of a line's points."""
+        return {"color": self.colour, "marker": self.shape, "markeredgecolor": "none"}
+
+    @property
+    def scattered(self) -> dict[str, Any]:
+        """Marker and colour of a scatter."""
+        return {"color": self.colour, "marker": self.shape, "linewidths": 0}
 
 
-_SYMBOLS = {
-    "s": "■", "X": "✖", "^": "▲", "v": "▼", "P": "✚", "D": "◆", "d": "♦", "<": "◀", ">": "▶", "*": "★", "o": "●",
-    "h": "⬢", "p": "⬟", "8": "⯃",
-}  # fmt: skip
 _LINES: Mapping[str, Any] = {
     "solid": "-", "dashed": (0, (5, 2)), "dotted": (0, (1.2, 1.4)), "dashdot": (0, (5, 1.5, 1.2, 1.5)),
 }  # fmt: skip
@@ -60,7 +66,7 @@ def style_of(method: str, card: Mapping[str, Any] | None = None) -> Style:
     known = METHODS.get(method)
     if known is not None:
         return Style(known.card.colour, known.card.marker, _LINES[known.card.line])
-    if card and re.fullmatch(r"#[0-9a-f]{6}", str(card.get("colour"))) and card.get("marker") in _SYMBOLS:
+    if card and re.fullmatch(r"#[0-9a-f]{6}", str(card.get("colour"))) and is_marker(card.get("marker")):
         return Style(card["colour"], card["marker"], _LINES.get(str(card.get("line")), "-"))
     draw = int.from_bytes(hashlib.sha256(method.encode()).digest()[:4], "big")
     base = METHODS.get(method.split("[")[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from btfl.data.streams import LETTERS, STREAMS
 from btfl.report import calibration, detection, paper
-from btfl.report.accuracy import LEVEL, Interval, by_seed, compare, spread, values_of
+from btfl.report.accuracy import AVERAGE, LEVEL, Interval, by_seed, compare, spread, values_of
 from btfl.report.extras import EXTRAS
 from btfl.report.groups import Group, is_oracle
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
@@ -267,6 +267,29 @@ def _error(samples: pd.DataFrame) -> float:
 
 def _row(group: Group, name: str, cells: list[Cell]) -> Row:
     return Row((text_cell(group.titles[name]), *cells), is_oracle(name), name)
+
+
+def ranked(methods: Iterable[str], averages: Mapping[str, float]) -> list[str]:
+    """Return methods from the best average to the worst, what has none last, and ceilings below all of them."""
+    return sorted(methods, key=lambda name: (is_oracle(name), math.isnan(averages[name]), -averages[name]))
+
+
+def best_first(table: Table) -> Table:
+    """Return a table with its rows from the best average to the worst, as people read it; others as they are.
+
+    Files keep the order in which methods were named. A table of differences is ranked by the method that is compared:
+    what comes closest to the reference, or passes it, is on top.
+    """
+    if AVERAGE not in table.headings:
+        return table
+    column = table.headings.index(AVERAGE)
+    sign = 1 if table.name.startswith("difference") else -1
+
+    def place(row: Row) -> tuple[bool, bool, float]:
+        value = float(row.cells[column].value)
+        return row.apart, math.isnan(value), sign * value if value == value else 0.0
+
+    return replace(table, rows=tuple(sorted(table.rows, key=place)))
 
 
 def stream_name(stream: str) -> str:

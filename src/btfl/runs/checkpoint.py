@@ -20,6 +20,7 @@ from btfl.core.client import Weights
 from btfl.errors import StorageError
 from btfl.runs.layout import CHECKPOINT, PRIVATE, TrainingFiles
 from btfl.runs.lock import locked
+from btfl.runs.standing import Standing
 from btfl.storage import load_record, read_described, read_json, save_record, sealed, sweep_temporary, write_json
 
 KIND, CHECKPOINT_KIND, PRIVATE_KIND, VERSION = "btfl training", "btfl checkpoint", "btfl private state", 1
@@ -39,6 +40,10 @@ class TrainingState:
     """Private states of the clients that have any."""
     history: tuple[Mapping[str, Any], ...] = ()
     """Metrics of each round."""
+    standing: Standing = field(default_factory=Standing)
+    """What the default defence knows of the clients."""
+    clip: float | None = None
+    """With privacy: the length to which updates are clipped, where it adapts."""
 
 
 class RunFolder:
@@ -48,6 +53,7 @@ class RunFolder:
         self.folder = Path(folder)
         self.files = TrainingFiles(self.folder)
         self._written_in: dict[int, int] = {}  # client -> round of its newest private state
+        self._whole: dict[int, dict[int, int]] = {}  # round saved or loaded here -> what _written_in was then
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -124,9 +130,12 @@ class RunFolder:
             "round": state.round,
             "history": [dict(row) for row in state.history],
             "private": {str(client): round_ for client, round_ in sorted(self._written_in.items())},
+            "standing": state.standing.as_json(),
+            "clip": state.clip,
         }
         place = self.files.checkpoint(state.round)
         save_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION, fields, state.shared)
+        self._whole[state.round] = dict(self._written_in)
         self._sweep(state.round)
         return replace(state, private=_PrivateStates(self, self._written_in))
 
@@ -139,7 +148,7 @@ class RunFolder:
         for number in rounds:
             try:
                 fields, shared = load_record(self.files.checkpoint(number), CHECKPOINT, CHECKPOINT_KIND, VERSION)
-                written_in = _written_in(fields, number)
+                written_in, standing = _written_in(fields, number), Standing.from_json(fields.get("standing"))
                 for client, round_ in written_in.items():
                     self.load_private(client, round_)  # only to see that it is whole
             except StorageError as error:
@@ -147,8 +156,10 @@ class RunFolder:
                 log.warning(sentence)
                 warn(number, sentence)
                 continue
-            self._written_in = written_in
-            return TrainingState(number, shared, _PrivateStates(self, written_in), tuple(fields["history"]))
+            self._written_in, self._whole[number] = written_in, dict(written_in)
+            return TrainingState(
+                number, shared, _PrivateStates(self, written_in), tuple(fields["history"]), standing, _clip(fields)
+            )
         if rounds and rounds != [1]:  # of the first round nothing is lost that one more round does not bring back
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
         return None
@@ -194,26 +205,32 @@ class RunFolder:
     def _sweep(self, newest: int | None = None) -> None:
         """Delete old checkpoints, and private states that none of the kept ones needs.
 
-        ``newest`` is the round that was saved just now: later ones are of no use, and neither are damaged ones.
-        Without it, nothing is known to be whole, so that a damaged checkpoint keeps all that was completed.
+        ``newest`` is the round that was saved just now: it is kept with the one before, and later ones are of no use.
+        Which are whole is known from saving or loading them: nothing is read here, since a disk that cannot be read
+        for a moment must not cost a checkpoint. Without ``newest`` nothing is known yet, so that a checkpoint that is
+        damaged or cannot be read keeps all that was completed.
         """
-        kept: dict[Path, set[Path]] = {}  # checkpoints, and the private states they need
-        rounds = self.files.rounds()
-        for number in rounds:
-            if len(kept) < _KEPT and (newest is None or number <= newest):
-                try:
-                    # what was saved just now is known: if the disk does not let it be read, it is still not damaged
-                    needed = self._written_in if number == newest else _written_in(self._fields(number), number)
-                except StorageError:
-                    if newest is None:
-                        kept.update((self.files.checkpoint(one), set(self.files.all_private())) for one in rounds)
-                        break
-                else:
-                    kept[self.files.checkpoint(number)] = {self.files.private(*item) for item in needed.items()}
-        needed_by_any = {path for needed in kept.values() for path in needed}
+        if newest is None:
+            kept = self._needed_on_disk()
+        else:
+            last = sorted(number for number in self._whole if number <= newest)[-_KEPT:]
+            self._whole = {number: self._whole[number] for number in last}
+            kept = self._needed_by(self._whole)
         for path in (*self.files.all_checkpoints(), *self.files.all_private()):
-            if path not in kept and path not in needed_by_any:
+            if path not in kept:
                 _remove(path)
+
+    def _needed_on_disk(self) -> set[Path]:
+        rounds = self.files.rounds()
+        try:
+            return self._needed_by({number: _written_in(self._fields(number), number) for number in rounds[:_KEPT]})
+        except StorageError:
+            return {*map(self.files.checkpoint, rounds), *self.files.all_private()}
+
+    def _needed_by(self, whole: Mapping[int, Mapping[int, int]]) -> set[Path]:
+        """Return the folders of checkpoints and of the private states that they need."""
+        private = {self.files.private(*item) for written_in in whole.values() for item in written_in.items()}
+        return {*map(self.files.checkpoint, whole), *private}
 
 
 def _written_in(fields: Any, number: int) -> dict[int, int]:
@@ -229,6 +246,13 @@ def _written_in(fields: Any, number: int) -> dict[int, int]:
     ):
         raise StorageError(f"the checkpoint of round {number} does not say which round, metrics and private states")
     return {int(client): round_ for client, round_ in fields["private"].items()}
+
+
+def _clip(fields: Any) -> float | None:
+    clip = fields.get("clip")
+    if clip is not None and not (isinstance(clip, int | float) and clip > 0):
+        raise StorageError("the checkpoint does not say to which length updates are clipped")
+    return clip
 
 
 def _remove(path: Path) -> None:

@@ -1,11 +1,12 @@
 """Where everything of a run is: the one module that knows the names of its files and folders.
 
 RUN/                                        made by ``btfl bench``: ``RunFiles``
-  run.json, results.parquet, samples.parquet, unseen.parquet, speed.json, times.json; the streams as
+  run.json, results.parquet, samples.parquet, unseen.parquet, clients.csv, speed.json, times.json; the streams as
   ``data.manifest`` saves them
   .lock and lock.json while it is at work
   training/RECIPE/                          one training: ``TrainingFiles``
     training.json, log.jsonl, tensorboard/; .lock and lock.json while it is at work
+    nodes.json                              which Flower node is which client, if nodes are bound
     checkpoints/round-000001/               ``checkpoint.json`` and its tensors
     private/client-000000-round-000001/     ``private.json`` and its tensors
     clients/client-000000/                  what a Flower client keeps, if its node names no other folder
@@ -37,6 +38,7 @@ class RunFiles:
         self.record = folder / "run.json"  # what was run; written last, so a folder that has it is complete
         self.results = folder / "results.parquet"  # a row for each method, client and stream
         self.samples = folder / "samples.parquet"  # a row for each sample of those
+        self.clients = folder / "clients.csv"  # names of natural clients, and how many samples each has
         self.experiment = folder / "experiment.json"  # what `btfl train` was asked for, so that it can go on
         self.unseen = folder / "unseen.parquet"  # as results, of clients that were held out: a row for each level, too
         self.lock = folder / ".lock"  # there while `btfl bench` is at work in the folder (``runs.lock``)
@@ -69,6 +71,8 @@ class TrainingFiles:
         self.lock = folder / ".lock"  # there while a training is at work in the folder (``runs.lock``)
         self.holder = folder / "lock.json"  # who that is
         self.log = folder / "log.jsonl"  # what happened, a line of JSON each
+        self.nodes = folder / "nodes.json"  # which Flower node is which client, if nodes are bound
+        self.privacy = folder / "privacy.json"  # what was released with differential privacy, where it is
         self.tensorboard = folder / "tensorboard"
         self.clients = folder / "clients"  # what Flower clients keep, if their nodes name no other folder
         self.final = FederationFiles(folder / "final")

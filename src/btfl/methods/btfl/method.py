@@ -72,7 +72,9 @@ class Btfl(Method):
             RED,
             "o",
         ),
-        Card("btfl-release", "BTFL (release)", colour=RED, marker="v", line="dashed", settings={"preset": "release"}),
+        Card(
+            "btfl-release", "BTFL (release)", colour=RED, marker="o open", line="dashed", settings={"preset": "release"}
+        ),
     )
     settings_class: ClassVar[type[Settings]] = BtflSettings
     columns: ClassVar[Mapping[str, Column]] = {

@@ -69,7 +69,7 @@ class Coherent(Method):
             "Coherent 1 (ours)",
             "its first version: clients differ in their labels alone, one setting for all datasets",
             colour=PINK,
-            marker="P",
+            marker="* open",
             line="dashed",
             settings={"preset": "first"},
         ),

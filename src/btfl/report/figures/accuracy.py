@@ -9,28 +9,33 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from btfl.report import paper
-from btfl.report.accuracy import by_seed, spread, values_of
+from btfl.report.accuracy import AVERAGE, by_seed, spread, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.overview import alpha, titles_of
 from btfl.report.style import INK
-from btfl.report.tables import HEADINGS
+from btfl.report.table import number
+from btfl.report.tables import HEADINGS, ranked
+
+_BESIDE = {"fontsize": 7, "va": "center", "ha": "left"}
+"""How a number is written beside its mark: outside the panel, so that it covers nothing."""
 
 
 def by_stream(group: Group) -> Figure:
-    """A panel for each stream and the average: one line a method, the paper's number hollow beside ours."""
-    methods = list(group.titles)
+    """A panel for each stream and the average, the best method on top: its mark, its number, and what was printed."""
     seeds = by_seed(group.rows)
+    methods = ranked(group.titles, {name: float(values_of(seeds, name, AVERAGE).mean()) for name in group.titles})
     batches = group.rows.groupby("method")["test_batch"].first()
-    figure = Figure(figsize=(9.6, 0.9 + 0.25 * len(methods) + 0.2))
+    figure = Figure(figsize=(10.4, 0.9 + 0.25 * len(methods) + 0.2))
     axes = figure.subplots(1, len(group.columns), sharey=True)
     has_paper = False
     for panel, column in zip(axes, group.columns, strict=True):
         for place, name in enumerate(methods):
             style, values = group.style(name), values_of(seeds, name, column)
             panel.errorbar(
-                values.mean(), place, xerr=spread(values), fmt=style.marker, color=style.colour, markersize=6.5,
-                capsize=2, elinewidth=1.2,
+                values.mean(), place, xerr=spread(values), linestyle="", markersize=7.5, capsize=2, elinewidth=1.2,
+                **style.on_line,
             )  # fmt: skip
+            panel.text(1.03, place, number(values.mean(), 1), transform=panel.get_yaxis_transform(), **_BESIDE)
             printed = paper.paper_row(group.first, name, int(batches[name])).get(column)
             if printed is not None:
                 has_paper = True
@@ -41,7 +46,7 @@ def by_stream(group: Group) -> Figure:
         panel.locator_params(axis="x", nbins=4)
         panel.grid(axis="y", alpha=0.1)
         for place, name in enumerate(methods):
-            if is_oracle(name):
+            if is_oracle(name) and not is_oracle(methods[place - 1]):
                 panel.axhline(place - 0.5, color=INK, linewidth=0.8, linestyle=":")
     axes[0].set_yticks(range(len(methods)), [group.titles[name] for name in methods])
     legend = "accuracy (%)" + (";  |  is what the paper printed" if has_paper else "")
@@ -62,7 +67,13 @@ def by_heterogeneity(series: Sequence[Group]) -> Figure:
                 points.append((alpha(group), values.mean(), spread(values) or 0.0))
         x, mean, spreads = np.array(points).T
         panel.errorbar(
-            x, mean, yerr=spreads if spreads.any() else None, label=title, linestyle=style.line, capsize=2, **style.edge
+            x,
+            mean,
+            yerr=spreads if spreads.any() else None,
+            label=title,
+            linestyle=style.line,
+            capsize=2,
+            **style.on_line,
         )
     panel.set_xscale("log")
     ticks = sorted({alpha(group) for group in series})
@@ -77,7 +88,7 @@ def by_heterogeneity(series: Sequence[Group]) -> Figure:
 
 def by_model(groups: Sequence[Group]) -> Figure:
     """The average of the streams, a panel for each model."""
-    titles = titles_of(groups)
+    titles = _best_first(groups)
     figure = Figure(figsize=(2.2 + 2.3 * len(groups), 1.0 + 0.27 * len(titles)))
     axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     for panel, group in zip(axes, groups, strict=True):
@@ -87,8 +98,9 @@ def by_model(groups: Sequence[Group]) -> Figure:
                 continue
             style, values = group.style(name), values_of(seeds, name, "average")
             panel.errorbar(
-                values.mean(), place, xerr=spread(values), fmt=style.marker, color=style.colour, markersize=7, capsize=2
+                values.mean(), place, xerr=spread(values), linestyle="", markersize=7.5, capsize=2, **style.on_line
             )
+            panel.text(1.03, place, number(values.mean(), 1), transform=panel.get_yaxis_transform(), **_BESIDE)
         panel.set_title(str(group.first.experiment["model"]))
         panel.set_ylim(len(titles) - 0.4, -0.6)
         panel.margins(x=0.15)
@@ -96,3 +108,15 @@ def by_model(groups: Sequence[Group]) -> Figure:
     axes[0].set_yticks(range(len(titles)), list(titles.values()))
     figure.supxlabel("accuracy, average of the streams (%)", fontsize=9)
     return figure
+
+
+def _best_first(groups: Sequence[Group]) -> dict[str, str]:
+    """Return the titles of all methods, by their mean over the groups that have them."""
+    titles = titles_of(groups)
+    found: dict[str, list[float]] = {name: [] for name in titles}
+    for group in groups:
+        seeds = by_seed(group.rows)
+        for name in group.titles:
+            found[name].append(float(values_of(seeds, name, AVERAGE).mean()))
+    means = {name: float(np.mean(values)) for name, values in found.items()}
+    return {name: titles[name] for name in ranked(titles, means)}

@@ -33,7 +33,7 @@ def reliability(group: Group) -> Figure:
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         panel.vlines(found.confidence, found.confidence, found.accuracy, color=style.colour, linewidth=3, alpha=0.35)
         panel.plot(found.confidence, found.accuracy, color=style.colour, linewidth=1.0)
-        panel.scatter(found.confidence, found.accuracy, s=8 + 90 * found.share, **style.edge)
+        panel.scatter(found.confidence, found.accuracy, s=8 + 90 * found.share, **style.scattered)
         panel.set_title(f"{group.titles[name]}\nECE {found.error:.1%}".replace("%", " %"), fontsize=8.5)
         panel.set_xlim(0, 1.03)
         panel.set_ylim(0, 1.03)
@@ -61,7 +61,7 @@ def trade_off(group: Group) -> Figure:
     for name in group.titles:
         style = group.style(name)
         internal, external = values_of(table, name, "internal"), values_of(table, name, "external")
-        panel.scatter(internal, external, s=14, alpha=0.4, linewidths=0, **style.edge)
+        panel.scatter(internal, external, s=14, alpha=0.4, **style.scattered)
         means.append((float(internal.mean()), float(external.mean())))
     ranked = [point for point, name in zip(means, group.titles, strict=True) if not is_oracle(name)]
     front = pareto_front(ranked)
@@ -69,9 +69,8 @@ def trade_off(group: Group) -> Figure:
     handles = []
     for name, point in zip(group.titles, means, strict=True):
         style = group.style(name)
-        rim = INK if style.colour != INK else "none"
-        panel.scatter(*point, s=95, zorder=4, linewidths=0.9, c=style.colour, edgecolors=rim, marker=style.marker)
-        handles.append(Line2D([], [], linestyle="", markersize=7.5, label=group.titles[name], **style.edge))
+        panel.scatter(*point, s=110, zorder=4, **style.scattered)
+        handles.append(Line2D([], [], linestyle="", markersize=7.5, label=group.titles[name], **style.on_line))
     handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (4, 2)), label="Pareto front"))
     handles.append(
         Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label="one client")
@@ -112,7 +111,7 @@ def detector(group: Group) -> Figure:
                 linestyle=style.line,
                 markevery=(7, 20),
                 label=group.titles[name],
-                **style.edge,
+                **style.on_line,
             )
         panel.set_title(pair)
         panel.set_box_aspect(1)

@@ -201,8 +201,7 @@ def _curve(panel: object, curves: pd.DataFrame, name: str, style: Style) -> None
         markevery=max(len(points) // 8, 1),
         markersize=4,
         label=title if style.marker else f"({title})",
-        color=style.colour,
-        marker=style.marker or None,
+        **style.on_line,
     )
 
 
