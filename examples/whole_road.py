@@ -145,6 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path, help="where everything is kept; made if there is none")
     place = Place(parser.parse_args().folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the servers are stopped, too
     (place.folder / "flwr-home").mkdir(exist_ok=True)
     link = f'[superlink.loopback]\naddress = "127.0.0.1:{place.port}"\ninsecure = true\n'
     (place.folder / "flwr-home" / "config.toml").write_text(link)

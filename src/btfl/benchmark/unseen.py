@@ -101,6 +101,7 @@ class NewClient:
         train = self._data.train
         self._order = generator(self._recipe.settings.seed, "enrol", number).permutation(len(train))
         self._network = _network(self._trained)
+        self._bundles: dict[str, ClientBundle] = {}
         self._train = self.features(train.values)
         self._validation = self.features(self._data.validation.values)
 
@@ -118,7 +119,12 @@ class NewClient:
         return np.sort(self._order[: self.given(level)])
 
     def bundle(self, level: str) -> ClientBundle:
-        """Return the bundle of a client that brings this."""
+        """Return the bundle of a client that brings this; it is made once for all methods."""
+        if level not in self._bundles:
+            self._bundles[level] = self._enrolled(level)
+        return self._bundles[level]
+
+    def _enrolled(self, level: str) -> ClientBundle:
         told = {"client": self._data.client, "recipe": self._recipe.name}
         if level in ("none", "stream"):
             return enrol(self.federation, metadata=told)

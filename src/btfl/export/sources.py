@@ -18,7 +18,7 @@ from btfl.export.extractor import extractor_graph
 from btfl.export.write import provenance_of_model, stamp
 from btfl.runs.client import DeployedClient
 from btfl.runs.enrolling import RECIPES
-from btfl.runs.layout import TrainingFiles
+from btfl.runs.layout import FederationFiles, TrainingFiles
 from btfl.runs.trained import TrainedFederation, load_outcome
 from btfl.storage import LARGEST_TENSORS, read_file
 from btfl.zoo.serving import PREFIX, entry_folder, load_serving
@@ -134,7 +134,7 @@ def _server_of(folder: Path, federation: Path | None) -> TrainedFederation | Non
     beside = TrainingFiles(folder.resolve().parent.parent)
     if folder.resolve().parent == beside.clients and beside.final.record.exists():
         return TrainedFederation.load(beside.final.folder)
-    within = next((place for place in folder.resolve().parents[:2] if (place / "federation.json").is_file()), None)
+    within = next((place for place in folder.resolve().parents[:2] if FederationFiles(place).record.exists()), None)
     return None if within is None else TrainedFederation.load(within)
 
 
