@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 $(READY_TO_TEST): $(READY)
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,flower,onnx,tensorboard,mlflow,drift,postgres,docs,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,flower,onnx,tensorboard,mlflow,drift,postgres,privacy,docs,dev]'
 	@touch $@
 
 demo: $(READY)  ## train on handwritten digits, compare the methods, write a report

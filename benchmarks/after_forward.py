@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from btfl.engines.pool import one_thread
 from btfl.methods.registry import find_method
 from btfl.models.inputs import to_tensor
+from btfl.models.threads import one_thread
 from btfl.studies.speed.clients import synthetic_clients, synthetic_images
 
 SAMPLES = 320

@@ -10,26 +10,20 @@ decide.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from coherent_settings import Federation, load
+from coherent_settings import Federation, judged, load
 
+from btfl import ClientBundle, Method
 from btfl.methods.base import BundleOnly
 from btfl.methods.registry import Variant, find_method
 
 
-def judged(federation: Federation, variant: Variant) -> tuple[float, float]:
-    """Return mean accuracy (%) and log loss of a method over clients and streams."""
-    accuracy, loss = [], []
-    for bundle, of_client in zip(federation.bundles, federation.streams, strict=True):
-        method = variant.build(BundleOnly(bundle))
-        for features, labels in of_client:
-            method.reset()
-            probabilities = method.predict(features)
-            accuracy.append((probabilities.argmax(axis=1) == labels).mean())
-            loss.append(-np.log(np.maximum(probabilities[np.arange(len(labels)), labels], 1e-12)).mean())
-    return 100 * float(np.mean(accuracy)), float(np.mean(loss))
+def built(variant: Variant, bundle: ClientBundle) -> Method:
+    """Return a method for a client of whom nothing but the bundle is known."""
+    return variant.build(BundleOnly(bundle))
 
 
 def main() -> None:
@@ -47,7 +41,7 @@ def main() -> None:
             key = run, variant.trained_with
             if key not in federations:
                 federations[key] = load(*key)
-            results.append(judged(federations[key], variant))
+            results.append(judged(federations[key], partial(built, variant)))
         cells = [f"{a:.2f}, {loss:.4f}" for a, loss in [np.mean(results, axis=0), *results]]
         print(f"| {variant.name} | " + " | ".join(cells) + " |", flush=True)
 

@@ -9,8 +9,9 @@ gives mean accuracy and log loss over clients and streams for each setting, all 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from strange_images import SHIFTS, shifted
 
-from btfl import ClientBundle
+from btfl import ClientBundle, Method
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import load_data
 from btfl.methods.coherent.method import Coherent
@@ -116,11 +117,11 @@ def _turn(samples: int, first: int = 0) -> NDArray[np.int64]:
     return np.arange(samples) // TURN * 2 + first
 
 
-def judged(federation: Federation, settings: CoherentSettings) -> tuple[float, float]:
-    """Return mean accuracy (%) and log loss over clients and streams."""
+def judged(federation: Federation, make: Callable[[ClientBundle], Method]) -> tuple[float, float]:
+    """Return mean accuracy (%) and log loss of a method over clients and streams."""
     accuracy, loss = [], []
     for bundle, of_client in zip(federation.bundles, federation.streams, strict=True):
-        adapter = Coherent(bundle, settings)
+        adapter = make(bundle)
         for features, labels in of_client:
             adapter.reset()
             probabilities = adapter.predict(features)
@@ -138,7 +139,7 @@ def main() -> None:
     print("| settings | mean: accuracy, log loss | " + " | ".join(run.name for run in runs) + " |")
     print("| --- |" + " --- |" * (len(runs) + 1))
     for changes in ({}, *VARIANTS):
-        results = [judged(federation, CoherentSettings(**changes)) for federation in every]
+        results = [judged(federation, partial(Coherent, settings=CoherentSettings(**changes))) for federation in every]
         told = ", ".join(f"{key} = {value}" for key, value in changes.items()) or "default"
         cells = [f"{a:.2f}, {loss:.4f}" for a, loss in [np.mean(results, axis=0), *results]]
         print(f"| {told} | " + " | ".join(cells) + " |", flush=True)

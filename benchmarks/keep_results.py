@@ -34,7 +34,8 @@ from btfl.runs.trained import TrainedFederation
 
 FIGURES = ("accuracy", "clients")
 SHOWN = (
-    "accuracy", "difference", "difference-coherent", "difference-coherent-1", "paper", "detection", "calibration",
+    "accuracy", "unseen", "difference", "difference-coherent", "difference-coherent-1", "paper", "detection",
+    "calibration",
 )  # fmt: skip
 LARGEST = 3_000_000  # bytes a folder may have
 
@@ -50,8 +51,11 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
     for number, run in enumerate(runs, start=1):
         place = into if len(runs) == 1 else into / str(number)
         place.mkdir(parents=True)
-        for path in (RunFiles(run).record, RunFiles(run).results, *run.glob("streams*")):
+        files = RunFiles(run)
+        for path in (files.record, files.results, *run.glob("streams*")):
             shutil.copy(path, place)
+        if files.unseen.exists():
+            shutil.copy(files.unseen, place)
     draw(runs, into, figures)
     (into / "README.md").write_text(page([load_run(run) for run in runs], into, command, note))
     size = sum(path.stat().st_size for path in into.rglob("*") if path.is_file())

@@ -5,8 +5,9 @@ made-up images each (random bytes: what is learnt does not matter here), of whom
 run folder. After every round the resident memory of this process and of its workers is taken. Memory that is shared,
 such as the images after a fork, counts in each of them; what each has alone is given too.
 
-Then comes the end, in which all 10,000 describe their data and get their bundles; ``--no-end`` leaves it out. Linux
-only: memory is read from /proc.
+Then comes the end, in which all 10,000 describe their data and get their bundles, which go to disk one by one: memory
+is taken at every hundredth of each stage, and drawn beside the rounds. ``--no-end`` leaves it out. Linux only: memory
+is read from /proc.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ class Watch:
     end: bool
     rows: list[Memory] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    at_end: list[tuple[str, int, Memory]] = field(default_factory=list)
+    """Stage, clients that are through, and the memory then."""
     stages: dict[str, float] = field(default_factory=dict)
     """Stage -> when its last client was through."""
 
@@ -91,6 +94,8 @@ class Watch:
         if event.stage != "train":
             if not self.end:
                 raise Enough
+            if event.clients_done % max(event.clients // 100, 1) == 0:
+                self.at_end.append((event.stage, event.clients_done, memory()))
             if event.clients_done % max(event.clients // 10, 1) == 0:
                 print(f"{event.stage}: {event.clients_done:,} of {event.clients:,}, {memory()}", flush=True)
         elif "seconds" in event.metrics:
@@ -109,8 +114,10 @@ def made_up(clients: int, model: str) -> FederatedData:
     return FederatedData(source, make_partition(source, PartitionSettings(clients, "equal"), seed=0))
 
 
-def draw(rows: Sequence[Memory], clients: int, workers: int, path: Path) -> None:
-    """Draw memory by round."""
+def draw(
+    rows: Sequence[Memory], at_end: Sequence[tuple[str, int, Memory]], clients: int, workers: int, path: Path
+) -> None:
+    """Draw memory by round, and beside it by client in the stages of the end."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -118,7 +125,17 @@ def draw(rows: Sequence[Memory], clients: int, workers: int, path: Path) -> None
 
     rounds = np.arange(1, len(rows) + 1)
     with pyplot.rc_context(dict(RC)):
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.4))
+        figure, (axes, end) = pyplot.subplots(1, 2, figsize=(9.6, 3.4), sharey=True)
+        places = np.arange(len(at_end)) / max(len(at_end) // max(len({stage for stage, _, _ in at_end}), 1), 1)
+        for values, colour, line in (
+            ([row.own for _, _, row in at_end], EXD_COLOUR, "-"),
+            ([row.workers for _, _, row in at_end] if workers > 1 else [], IND_COLOUR, "--"),
+            ([row.alone for _, _, row in at_end], INK, ":"),
+        ):
+            end.plot(places[: len(values)], values, color=colour, linestyle=line)
+        stages = list(dict.fromkeys(stage for stage, _, _ in at_end))
+        end.set(xlabel="the end, stage by stage", title=f"all {clients:,} clients get their bundles")
+        end.set_xticks(np.arange(len(stages)) + 0.5, stages)
         axes.plot(rounds, [row.own for row in rows], color=EXD_COLOUR, label="server, resident")
         if workers > 1:
             label = f"{workers} workers together, resident"
@@ -178,7 +195,10 @@ def main() -> None:
             f"the end: describe {described - trained:.1f} s, conclude {concluded - described:.1f} s, "
             f"save {ended - concluded:.1f} s; memory then: {memory()}"
         )
-    draw(watch.rows, arguments.clients, arguments.workers, arguments.out)
+    for stage in dict.fromkeys(stage for stage, _, _ in watch.at_end):
+        alone = [row.alone for name, _, row in watch.at_end if name == stage]
+        print(f"{stage}: unshared memory {alone[0]:.0f} MB at its first hundredth, {alone[-1]:.0f} at its last")
+    draw(watch.rows, watch.at_end, arguments.clients, arguments.workers, arguments.out)
     print(f"drawn in {arguments.out}")
 
 

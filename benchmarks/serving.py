@@ -2,9 +2,10 @@
 
 Run as ``python benchmarks/serving.py`` on a quiet machine; ``--quick`` takes a minute. The sender is a process of its
 own. The bare endpoint runs as the server does (uvicorn, uvloop, httptools, as many workers), parses the same request to
-the same array, and returns the bytes of one answer. Every setting is measured in turns with the bare endpoint, so that
-a busy machine slows both; the ratio is the median over turns, and beside it stands that of the processor's time alone.
-``--soak`` sends a million samples on 10,000 streams.
+the same array, and returns the bytes that the server answered to one such request. Every setting is measured in turns
+with the bare endpoint, so that a busy machine slows both; the ratio is the median over turns, and beside it stand the
+microseconds of processor of a request, and their ratio.
+``--soak`` sends a million samples on 10,000 streams (``--streams``, ``--samples``: fewer).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from btfl.serve.tensors import HEADER
 from btfl.zoo.serving import entry_folder, load_serving
 from postgres import Postgres, why_not
 from server_process import Server, free_port, sqlite
@@ -41,13 +44,13 @@ from fastapi.responses import Response
 from btfl.serve.tensors import read_request
 
 app = FastAPI()
-answer = open({answer!r}, "rb").read()
+answer, headers = open({answer!r}, "rb").read(), {headers!r}
 
 
 @app.post("/v2/models/{{model}}/infer")
 async def infer(request: Request, model: str) -> Response:
     read_request(await request.body(), request.headers.get("inference-header-content-length"), 1024)
-    return Response(answer, media_type="application/json")
+    return Response(answer, headers=headers)
 
 
 @app.get("/v2/health/ready")
@@ -139,20 +142,26 @@ def load(port: int, group: int, batch: int, binary: bool, seconds: float) -> tup
     return len(times) / seconds, 1000 * float(np.median(times)), 1000 * float(np.quantile(times, 0.99)), spent
 
 
+def one_answer(server: Server, batch: int, binary: bool) -> tuple[bytes, dict[str, str]]:
+    """Return the bytes that the server answers to a request, and their headers."""
+    features = np.maximum(np.random.default_rng(0).normal(size=(batch, DIMENSIONS)), 0.0)
+    headers, body = content(features, "one answer", True, binary)
+    name, _, value = headers.decode().strip().partition(": ")
+    request = urllib.request.Request(f"{server.url}/v2/models/client-0/infer", body, {name: value})
+    with urllib.request.urlopen(request) as answer:
+        told = {name: answer.headers[name] for name in ("Content-Type", HEADER) if name in answer.headers}
+        return answer.read(), told
+
+
 @contextmanager
-def bare(workers: int, batch: int, folder: Path) -> Iterator[tuple[int, int]]:
+def bare(workers: int, answer: bytes, headers: dict[str, str], folder: Path) -> Iterator[tuple[int, int]]:
     """Run the bare endpoint; return its port and its group of processes."""
-    outputs = {"probabilities": [batch, 10], "e": [batch], "log_tau": [batch], "all_external": [batch]}
-    told = [
-        {"name": n, "datatype": "FP64", "shape": s, "data": np.random.default_rng(0).random(int(np.prod(s))).tolist()}
-        for n, s in outputs.items()
-    ]
-    (folder / "answer.json").write_text(json.dumps({"model_name": "client-0", "model_version": "1", "outputs": told}))
-    (folder / "bare_endpoint.py").write_text(BARE.format(answer=str(folder / "answer.json")))
+    (folder / "answer").write_bytes(answer)
+    (folder / "bare_endpoint.py").write_text(BARE.format(answer=str(folder / "answer"), headers=headers))
     port = free_port()
     words = [sys.executable, "-m", "uvicorn", "bare_endpoint:app", "--port", str(port), "--workers", str(workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    quiet = ["--log-level", "critical", "--no-access-log", "--no-server-header"]
+    quiet = ["--log-level", "critical", "--no-access-log", "--no-server-header", "--no-proxy-headers"]
     with subprocess.Popen([*words, *quiet], cwd=folder, env=environment, start_new_session=True) as process:
         waiting = Server("", "", port=port)
         while not waiting.is_ready():
@@ -170,23 +179,25 @@ def measure(database: str, kind: str, workers: int, seconds: float, turns: int) 
     with Server(f"zoo:{ENTRY}", database, "--workers", str(workers)) as server, tempfile.TemporaryDirectory() as folder:
         assert server.process is not None
         group = server.process.pid
-        for batch in (1, 32):
-            with bare(workers, batch, Path(folder)) as other:
-                for binary in (False, True):
-                    ours, theirs = [], []
-                    for _ in range(turns):
-                        theirs.append(load(*other, batch, binary, seconds))
-                        ours.append(load(server.port, group, batch, binary, seconds))
-                    ratio = statistics.median(a[0] / b[0] for a, b in zip(ours, theirs, strict=True))
-                    rate, middle, late = (statistics.median(one[i] for one in ours) for i in range(3))
-                    form = "binary" if binary else "JSON"
-                    row = [kind, str(workers), str(batch), form, f"{rate:,.0f}", f"{middle:.1f}", f"{late:.1f}"]
-                    spent = statistics.median(b[3] / a[3] for a, b in zip(ours, theirs, strict=True))
-                    yield [*row, f"{statistics.median(o[0] for o in theirs):,.0f}", f"{ratio:.2f}", f"{spent:.2f}"]
+        for batch, binary in ((1, False), (1, True), (32, False), (32, True)):
+            with bare(workers, *one_answer(server, batch, binary), Path(folder)) as other:
+                ours, theirs = [], []
+                for _ in range(turns):
+                    theirs.append(load(*other, batch, binary, seconds))
+                    ours.append(load(server.port, group, batch, binary, seconds))
+            ratio = statistics.median(a[0] / b[0] for a, b in zip(ours, theirs, strict=True))
+            rate, middle, late = (statistics.median(one[i] for one in ours) for i in range(3))
+            form = "binary" if binary else "JSON"
+            row = [kind, str(workers), str(batch), form, f"{rate:,.0f}", f"{middle:.1f}", f"{late:.1f}"]
+            spent = statistics.median(b[3] / a[3] for a, b in zip(ours, theirs, strict=True))
+            bare_rate, mine, others = (
+                statistics.median(one[i] for one in o) for o, i in ((theirs, 0), (ours, 3), (theirs, 3))
+            )
+            yield [*row, f"{bare_rate:,.0f}", f"{ratio:.2f}", f"{mine:.0f}", f"{others:.0f}", f"{spent:.2f}"]
 
 
 def soak(streams: int, samples: int, batch: int) -> None:
-    """Send a million samples on 10,000 streams; print the server's memory as it goes on."""
+    """Send samples on many streams; print the server's memory as it goes on."""
     with tempfile.TemporaryDirectory() as folder:
         with Server(f"zoo:{ENTRY}", sqlite(Path(folder)), "--history", "16") as server:
             asyncio.run(_soak(server, streams, samples // streams // batch, batch))
@@ -227,15 +238,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one worker, SQLite, short turns")
     parser.add_argument("--soak", action="store_true", help="10,000 streams, a million samples")
+    parser.add_argument("--streams", type=int, default=10_000, help="of --soak")
+    parser.add_argument("--samples", type=int, default=1_000_000, help="of --soak, ten in a request")
     parser.add_argument("--seconds", type=float, default=4.0, help="of one turn")
     parser.add_argument("--turns", type=int, default=5)
     chosen = parser.parse_args()
     load_serving(entry_folder(ENTRY))  # fails here, and not in the server, if the entry is damaged
     if chosen.soak:
-        soak(10_000, 1_000_000, 10)
+        soak(chosen.streams, chosen.samples, 10)
         return
-    print("| database | workers | batch | form | requests/s | p50 ms | p99 ms | bare | ratio | of processor |")
-    print("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| database | workers | batch | form | requests/s | p50 ms | p99 ms | bare | ratio | µs | bare | ratio |")
+    print("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for workers in (1,) if chosen.quick else (1, 2, 4):
         with tempfile.TemporaryDirectory() as folder:
             for row in measure(sqlite(Path(folder)), "SQLite", workers, chosen.seconds, chosen.turns):

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from btfl.core.calibration import SHAPES, Calibration
+from btfl.core.client import Weights
 from btfl.core.summary import Summary
-from btfl.data.federated import FederatedData
+from btfl.data.federated import ClientData, FederatedData
 from btfl.engines import LocalEngine
 from btfl.engines.base import Broadcast, Failure, Job, Result, Session
 from btfl.recipes.base import Description, Recipe, Update
+from btfl.recipes.fedavg import FedAvg
 from btfl.runs.trained import TrainedFederation
 
 
@@ -73,6 +76,12 @@ def labels_reversed(description: Description) -> Description:
     return replace(description, summary=Summary(arrays))
 
 
+def with_calibration(description: Description) -> Description:
+    """A calibration of its own among the sums: what looks like the total that is sent back later."""
+    ones = Calibration({name: np.ones(shape) for name, shape in SHAPES.items()})
+    return replace(description, summary=description.summary.calibrated(ones))
+
+
 def indefinite(scatter: np.ndarray) -> np.ndarray:
     first, second = np.argsort(np.diagonal(scatter))[-2:]
     scatter[first, second] = scatter[second, first] = 2 * np.sqrt(scatter[first, first] * scatter[second, second])
@@ -118,6 +127,7 @@ HOSTILE: Mapping[str, Hostile] = {
     "scatter not semidefinite": Hostile("describe", sums(feature_scatter=indefinite)),
     "frequencies of no samples": Hostile("describe", sums(zero_frequencies=lambda array: array * 0.999 + 0.0003)),
     "speaks for many": Hostile("describe", sums(clients=lambda array: array + 9)),
+    "calibration too early": Hostile("describe", with_calibration),
     "says what it likes": Hostile("describe", lambda _: Failure("\x1b[2J\r\n" * 100_000)),
     "features times ten": Hostile("describe", features_times(10.0)),
     # what looks like other data, or another training
@@ -135,12 +145,71 @@ HOSTILE: Mapping[str, Hostile] = {
 }
 
 
+def _calibration(name: str, change: Callable[[np.ndarray], Any]) -> Hostile:
+    return Hostile("calibrate", lambda true: Calibration({**true.arrays, name: change(np.array(true.arrays[name]))}))
+
+
+def _one(place: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(array: np.ndarray) -> np.ndarray:
+        array.flat[place] = value
+        return array
+
+    return change
+
+
+CALIBRATIONS: Mapping[str, Hostile] = {
+    "a million times its samples": _calibration("calibration_samples", lambda array: array * 1e6),
+    "one sample more than it was dealt": _calibration("calibration_samples", lambda array: array + 1),
+    "half a sample": _calibration("calibration_samples", lambda array: array * 0 + 0.5),
+    "no sample": _calibration("calibration_samples", lambda array: array * 0),
+    "NaN": _calibration("calibration_global", lambda array: array * np.nan),
+    "one infinite": _calibration("calibration_local", _one(7, -np.inf)),
+    "likelihoods above one": _calibration("calibration_local", lambda array: array + 1e9),
+    "one likelihood below the lowest": _calibration("calibration_global", _one(3, -1e9)),
+    "huge moments": _calibration("calibration_moments", lambda array: array + 1e30),
+    "scatter below zero": _calibration("calibration_moments", _one(1, -1.0)),
+    "more weight than samples": _calibration("calibration_weights", lambda array: array + 1e6),
+    "weight below zero": _calibration("calibration_weights", _one(0, -1.0)),
+    "other shape": _calibration("calibration_weights", lambda array: array[:1]),
+    "strings": _calibration("calibration_global", lambda array: array.astype(str)),
+    "complex": _calibration("calibration_global", lambda array: array.astype(complex)),
+    "dates": _calibration("calibration_samples", lambda array: array.astype(np.int64).astype("datetime64[s]")),
+    "long doubles": _calibration("calibration_moments", lambda array: array.astype(np.longdouble)),
+    "single precision": _calibration("calibration_local", lambda array: array.astype(np.float32)),
+    "other byte order": _calibration("calibration_local", lambda array: array.astype(">f8")),
+    "unknown array": Hostile("calibrate", lambda true: Calibration({**true.arrays, "more\x1b[31m": np.ones(3)})),
+    "nothing": Hostile("calibrate", lambda true: Calibration({})),
+    "says what it likes": Hostile("calibrate", lambda _: Failure("\x1b[2J\r\n" * 100_000)),
+}
+"""Calibrations that no validation part gives; every one can be noticed."""
+
+
 def digests(federation: TrainedFederation) -> list[str | None]:
     """The sha256 of what each client has in the end."""
     spec, shared = federation.spec, federation.shared
     return [
         None if one is None else TrainedFederation(spec, shared, (one,), None).digest() for one in federation.outcomes
     ]
+
+
+class LyingRecipe(FedAvg):
+    """FedAvg with clients that lie where they work: in a worker's own process, if there are workers."""
+
+    liars: Mapping[int, Hostile]
+
+    def _said(self, task: str, data: ClientData, true: Any) -> Any:
+        liar = self.liars.get(data.client)
+        return true if liar is None or liar.task != task else liar.lie(true)
+
+    def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
+        return self._said("train", data, super().train(round_, shared, private, data))  # type: ignore[no-any-return]
+
+    def describe(self, shared: Weights, private: Weights, data: ClientData) -> Description:
+        return self._said("describe", data, super().describe(shared, private, data))  # type: ignore[no-any-return]
+
+    def calibrate(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> Calibration:
+        true = super().calibrate(shared, private, data, everyone)
+        return self._said("calibrate", data, true)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from btfl import Btfl, Coherent
+from btfl import Btfl, ClientBundle, Coherent
 from btfl.errors import InputError
 from btfl.methods.base import Trace
-from btfl.monitor import RATES, Alarm, AlarmLevels, Levels, Monitor, Own, calibrate, level_at, own_features, watched
+from btfl.monitor import (
+    CARRIED,
+    RATES,
+    Alarm,
+    AlarmLevels,
+    Levels,
+    Monitor,
+    Own,
+    calibrate,
+    carried_levels,
+    carrying,
+    level_at,
+    levels_for,
+    own_features,
+    watched,
+)
 from fleet import foreign, make_bundles, own
 
 BUNDLE = make_bundles()[0]
@@ -122,6 +138,43 @@ def test_where_no_features_are_kept_own_streams_come_from_the_sums() -> None:
     calibrate(Coherent(bundle), found, drawn=2000)
     with pytest.raises(InputError, match="local_class_counts"):
         own_features(replace(BUNDLE, statistics={}))
+
+
+def without_features(bundle: ClientBundle) -> ClientBundle:
+    kept = {name: value for name, value in bundle.statistics.items() if not name.startswith(("train", "validation"))}
+    return replace(bundle, statistics=kept)
+
+
+def test_levels_that_go_along_with_a_bundle_are_those_of_its_features(tmp_path: Path) -> None:
+    found = calibrate(Coherent(BUNDLE), own_features(BUNDLE), drawn=5000)
+    carrying(without_features(BUNDLE), found).save(tmp_path)
+    arrived = ClientBundle.load(tmp_path)
+    levels = levels_for(Coherent(arrived), arrived)
+    assert levels == found
+    assert (levels.source, levels.approximate) == ("validation", False)
+    assert carried_levels(BUNDLE) == ()
+
+
+def test_a_bundle_without_features_or_levels_says_that_its_alarms_are_approximate() -> None:
+    bundle = without_features(BUNDLE)
+    assert levels_for(Coherent(bundle), bundle, drawn=2000).approximate
+    assert not levels_for(Coherent(bundle), BUNDLE, drawn=2000).approximate
+
+
+def test_levels_of_other_settings_or_of_another_warm_up_are_not_used() -> None:
+    bundle = carrying(BUNDLE, calibrate(Coherent(BUNDLE), own_features(BUNDLE), drawn=2000))
+    (sent,) = carried_levels(bundle)
+    assert levels_for(Coherent(bundle), bundle, drawn=2000) == sent
+    for method, warm_up in ((Coherent(bundle, change=0.01), 20), (Btfl(bundle), 20), (Coherent(bundle), 5)):
+        found = levels_for(method, bundle, warm_up, drawn=2000)
+        assert found != sent
+        assert found.fits(method, warm_up)
+
+
+@pytest.mark.parametrize("wrong", [{}, 3, [3], [{"levels": {}}]])
+def test_damaged_levels_of_a_bundle_are_refused(wrong: object) -> None:
+    with pytest.raises(InputError):
+        carried_levels(replace(BUNDLE, metadata={CARRIED: wrong}))
 
 
 def test_a_method_without_all_external_is_watched_by_e() -> None:

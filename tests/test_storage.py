@@ -20,9 +20,11 @@ from btfl.storage import (
     LARGEST_JSON,
     check_inside,
     load_record,
+    read_described,
     read_json,
     replacing_folder,
     save_record,
+    sealed,
     sweep_temporary,
     temporary_folder,
     write_atomically,
@@ -103,6 +105,23 @@ def test_what_the_json_says_is_covered_by_a_sha256(tmp_path: Path, caplog: pytes
     (tmp_path / "thing.json").write_text(json.dumps({**older, "recore_sha256": "a"}))
     with pytest.raises(StorageError, match="damaged"):
         load_record(tmp_path, "thing", "kind", 1)
+
+
+def test_a_seal_whose_name_is_damaged_is_no_older_file(tmp_path: Path) -> None:
+    path, name = tmp_path / "run.json", b"record_sha256"
+    write_json(path, sealed({"kind": "kind", "version": 1, "more": 3}))
+    whole = path.read_bytes()
+    assert read_described(path, "kind", 1)["more"] == 3
+    start = whole.index(name)
+    for bit in range(8 * len(name)):
+        flipped = bytearray(whole)
+        flipped[start + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(flipped))
+        with pytest.raises(StorageError, match="damaged"):
+            read_described(path, "kind", 1)
+    older = {"kind": "kind", "version": 1, "sha256": "a" * 64}  # of the tensors beside it
+    path.write_text(json.dumps(older))
+    assert read_described(path, "kind", 1) == older
 
 
 def test_saving_a_record_deletes_its_own_old_tensors_only(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ Every answer is appended to ``answers.jsonl``, and the state that belongs to it 
 Switch the device off at any moment: it goes on with the first image it has no state for. The flag is up while the
 stream looks external: while the mean of e, the weight of the global head, over about the last ``--window`` samples is
 above ``--raise-above``; it comes down below ``--lower-below``, so that it does not flutter.
+
+To renew it, put the extractor and the bundle of a later round in place of the old ones, and start it again: it goes on
+with its memory. An extractor of another round than the bundle, or a bundle of another training, is refused.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from btfl import Btfl, ClientBundle, Coherent
+from btfl.core.provenance import KEY, Provenance, check_fits, check_renewal
 from btfl.storage import read_json, write_json
 
 Image = NDArray[np.uint8]
@@ -57,11 +61,16 @@ class Device:
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(extractor), options, providers=["CPUExecutionProvider"])
         self.shape = tuple(self.session.get_inputs()[0].shape[1:])
-        self.adapter, self.watch = METHODS[method](ClientBundle.load(bundle)), Watch()
+        own = ClientBundle.load(bundle)
+        self.provenance = Provenance.of_bundle(own)
+        check_fits(self.provenance, Provenance.of_model(self.session.get_modelmeta().custom_metadata_map))
+        self.adapter, self.watch = METHODS[method](own), Watch()
         self.state, self.answers = folder / "state.json", folder / "answers.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         if self.state.exists():
             saved = read_json(self.state)
+            before = saved.get(KEY)
+            check_renewal(None if before is None else Provenance.from_dict(before), self.provenance)
             self.adapter.restore(saved["adapter"])
             self.watch = Watch(**saved["watch"])
         self._drop_unfinished()
@@ -94,7 +103,8 @@ class Device:
             file.flush()
             os.fsync(file.fileno())
         # last: if the device dies before this, the sample is answered again, from the same state
-        write_json(self.state, {"adapter": self.adapter.state, "watch": asdict(self.watch)})
+        come_from = None if self.provenance is None else self.provenance.as_dict()
+        write_json(self.state, {"adapter": self.adapter.state, "watch": asdict(self.watch), KEY: come_from})
         return {**answer, "changed": changed}
 
     def _drop_unfinished(self) -> None:

@@ -39,8 +39,11 @@ def finite_array(name: str, value: ArrayLike, ndim: int | None = None) -> NDArra
 
 def as_features(features: ArrayLike, width: int | None = None) -> NDArray[np.float64]:
     """Return features as a float64 matrix (samples, dimensions), or say what is wrong with them."""
-    with np.errstate(over="ignore"):
-        array = np.ascontiguousarray(_real("features", features), dtype=np.float64)
+    if type(features) is np.ndarray and features.dtype == np.float64:
+        array = np.ascontiguousarray(features)  # the usual case, in a hurry
+    else:
+        with np.errstate(over="ignore"):
+            array = np.ascontiguousarray(_real("features", features), dtype=np.float64)
     if array.ndim != 2:
         raise InputError(
             f"features must be a matrix (samples, dimensions), not shape {array.shape}"

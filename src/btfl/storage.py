@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
@@ -40,6 +41,7 @@ _TEMPORARY = ".btfl-tmp-"
 _TEMPORARY_FILE = re.compile(r"\..+\.(json|safetensors|parquet)\.[a-z0-9_]{8}\.tmp")
 _STALE_SECONDS = 24 * 3600
 _SEAL = "record_sha256"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _RECORD = {"kind", "version", "tensors", "sha256", "fields"}
 log = logging.getLogger(__name__)
 
@@ -96,12 +98,25 @@ def replacing_folder(target: Path) -> Iterator[Path]:
         filled = work / "new"
         filled.mkdir()
         yield filled
-        for path in filled.iterdir():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
-        if target.exists():  # a folder cannot be replaced in one step: the old one is moved aside, then removed
+        for path in filled.rglob("*"):
+            if path.is_file():
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
+        if not target.exists():
+            filled.replace(target)
+        elif not _exchanged(filled, target):  # else the old one is moved aside first, and a kill may leave neither
             target.replace(work / "old")
-        filled.replace(target)
+            filled.replace(target)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, where the system can (Linux); return whether it did."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 @contextmanager
@@ -187,17 +202,23 @@ def _exists(path: Path) -> bool:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON that a person can read, atomically; what ``read_json`` would refuse is not written."""
     text = (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
-    _parse(text, path)
+    parse_json(text, path)
     write_atomically(path, text)
 
 
 def read_json(path: Path) -> Any:
     """Read JSON; a missing or damaged file, or one beyond the limits of this module, is a ``StorageError``."""
-    return _parse(read_file(path, LARGEST_JSON), path)
+    return parse_json(read_file(path, LARGEST_JSON), path)
 
 
-def _parse(text: bytes, path: Path) -> Any:
-    """Parse JSON, refusing what no number of ours can be, and what is nested too deeply for any use."""
+def parse_json(text: bytes, path: Path) -> Any:
+    """Return what JSON says; what no number of ours can be, or is nested too deeply, is a ``StorageError``.
+
+    Parameters
+    ----------
+    text : in UTF-8
+    path : the file it is from, which the error names
+    """
     if len(text) > LARGEST_JSON:
         raise StorageError(f"{path} would be {len(text):,} bytes long; the limit is {LARGEST_JSON:,}")
     try:
@@ -301,6 +322,11 @@ def read_described(
     if missing := [name for name in needs if name not in record]:
         raise StorageError(f"{path} is incomplete: it lacks {', '.join(missing)}. {otherwise}")
     if _SEAL not in record:
+        # A sha256 under another name is a seal whose name is damaged: not the file of an older btfl, which has none.
+        if any(
+            isinstance(value, str) and _SHA256.fullmatch(value) for name, value in record.items() if name != "sha256"
+        ):
+            raise StorageError(f"{path} is damaged or was edited: the name of its sha256 is not {_SEAL}")
         log.info("%s was written by an older btfl: no sha256 covers what it says", path)
     elif record.pop(_SEAL) != _digest(record):
         raise StorageError(f"{path} is damaged or was edited: its sha256 is not the one of its content")

@@ -16,10 +16,12 @@ from btfl.benchmark.record import run_id
 from btfl.benchmark.run import run_bench
 from btfl.data.streams import render
 from btfl.engines import Event
-from btfl.engines.federation import run_spec
+from btfl.engines.provenance import run_spec
+from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment, make_experiment
 from btfl.experiments.load import embedded, load_data, load_for_training
 from btfl.recipes.registry import make_recipe
+from btfl.recipes.settings import TrainingSettings
 
 METHODS = ("fedavg", "fedavg-ft", "fedrep", "fedrod", "btfl", "coherent", "memo", "oracle")
 
@@ -137,3 +139,14 @@ def test_a_client_is_exported_with_its_backbone(tmp_path: Path) -> None:
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     found = session.run(["probabilities"], {"images": pictures, "state": np.ones(2)})[0]
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_what_trains_an_extractor_alone_is_left_out_where_there_is_none(tmp_path: Path) -> None:
+    methods = ("fedavg", "fedbabu", "pfedfda", "pfedfda-release", "ditto", "feddbe", "local", "atp")
+    run = run_bench(experiment(methods=methods), tmp_path)
+    assert set(run.rows["method"]) == {"fedavg", "ditto", "feddbe", "local", "atp"}
+    reason = "it trains an extractor under a fixed head, and the model 'linear' has none"
+    titles = {note.split(" is left out")[0] for note in run.record["notes"] if note.endswith(reason)}
+    assert titles == {"FedBABU", "pFedFDA", "pFedFDA (release)"}
+    with pytest.raises(InputError, match="recipe 'fedbabu' trains an extractor under a fixed head"):
+        make_recipe("fedbabu", TrainingSettings(model="linear"), (5,), 3)

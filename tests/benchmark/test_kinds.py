@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from btfl.benchmark.run import BenchRun, run_bench
@@ -47,6 +48,9 @@ def test_vectors_without_another_domain_have_no_shifted_streams(tmp_path: Path) 
     run = bench(people(tmp_path), tmp_path / "run")
     assert set(run.rows["stream"]) == {"original_ind", "original_exd", "synthetical", "switching"}
     assert run.rows["client"].nunique() == CLIENTS  # the one with a single class among them
+    clients = pd.read_csv(tmp_path / "run" / "clients.csv")
+    assert clients["name"].tolist() == list(range(CLIENTS))
+    assert clients[["train", "validation", "test"]].sum(axis=1).tolist() == [EACH] * CLIENTS
     saved = load_run(tmp_path / "run")
     assert any("B and D are left out, and E is half A and half C" in note for note in saved.notes)
     assert saved.record["streams"]["left_out"] == ["shifted_ind", "shifted_exd"]

@@ -130,7 +130,13 @@ def test_no_command_takes_the_last_of_two() -> None:
         for option in options:
             if option.multiple or option.is_eager or option.is_flag:
                 continue
-            value = "true" if option.type is click.BOOL else "0.5" if option.name in ("scale", "min_share") else "2"
+            value = (
+                "true"
+                if option.type is click.BOOL
+                else "0.5"
+                if option.name in ("scale", "min_share", "delta")
+                else "2"
+            )
             if isinstance(option.type, click.Choice):
                 value = str(option.type.choices[-1])
             elif isinstance(option.type, click.IntRange):

@@ -26,6 +26,7 @@ from btfl.engines import Event
 from btfl.errors import InputError
 from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
+from btfl.runs.checkpoint import RunFolder
 
 Said = Callable[..., str]
 WORDS = ["--preset", "demo", "--clients", "4", "--rounds", "3", "--set", "training.local_epochs=1"]
@@ -114,6 +115,16 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_taken(tmp_path: Path, b
     assert "warning: checkpoint of round 3 cannot be used, trying the one before" in said
     assert "fedavg goes on after round 2 of 3" in said
     assert digest(said) == undisturbed
+
+
+def test_a_second_trainer_is_told_who_holds_the_folder(tmp_path: Path, btfl: Said) -> None:
+    folder = tmp_path / "run" / "training" / "fedavg"
+    with RunFolder(folder).lock():
+        said = " ".join(btfl(*TRAIN, ok=False).split())
+    assert "another process is at work in" in said
+    assert f"process {os.getpid()} on" in said
+    assert "Wait until it ends, or name another folder" in said
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("command", ["train", "bench"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,19 +10,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from btfl.core.calibration import SHAPES, Calibration
+from btfl.core.calibration import SHAPES
+from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.sources.digits import load
-from btfl.engines import Event, FaultSettings, train_federation
+from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
+from btfl.errors import InputError
+from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
 from btfl.runs.trained import TrainedFederation
-from hostile import HOSTILE, Hostile, LyingEngine, digests
+from hostile import CALIBRATIONS, HOSTILE, Hostile, LyingEngine, LyingRecipe, digests
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=1, local_epochs=1, finetune_epochs=0, personal_epochs=1)
 DETECTABLE = [name for name, liar in HOSTILE.items() if liar.detectable]
 FIVE = [DETECTABLE[start::6][:5] for start in range(3)]
+
+
+class TwoPartsError(InputError):
+    """An error whose pickle cannot be read: it is made of two parts, and has one argument."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+
+
+def refuse(update: Update) -> Update:
+    raise TwoPartsError("training", "it did not like to")
 
 
 @cache
@@ -33,11 +46,16 @@ def data(clients: int) -> FederatedData:
 
 
 def train(
-    liars: dict[int, Hostile], folder: Path | None = None, workers: int = 1, absent: bool = False, clients: int = 4
+    liars: dict[int, Hostile],
+    folder: Path | None = None,
+    workers: int = 1,
+    absent: bool = False,
+    clients: int = 4,
+    settings: TrainingSettings = SETTINGS,
 ) -> tuple[TrainedFederation, list[Event]]:
     events: list[Event] = []
     engine, faults = LyingEngine(liars, workers, absent), FaultSettings(min_share=0.4)
-    recipe = FedAvg(SETTINGS, (8, 8, 1), 10)
+    recipe = FedAvg(settings, (8, 8, 1), 10)
     found = train_federation(recipe, data(clients), engine, folder=folder, report=events.append, faults=faults)
     return found, events
 
@@ -69,40 +87,67 @@ def test_a_liar_is_as_one_who_is_away(name: str, tmp_path: Path) -> None:
     check({2: HOSTILE[name]}, tmp_path, 1, 4)
 
 
-def calibration_with(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Hostile:
-    return Hostile("calibrate", lambda true: Calibration({**true.arrays, name: change(np.array(true.arrays[name]))}))
+@cache
+def sums_of_calibrations(absent: bool) -> dict[str, np.ndarray]:
+    """The total with or without client 2's part in the calibration."""
+    away = {2: Hostile("calibrate", lambda result: result)} if absent else {}
+    total = train(away, absent=True)[0].total
+    assert total is not None
+    return total.to_arrays()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize(
-    "liar",
-    [
-        calibration_with("calibration_samples", lambda array: array * 1e6),
-        calibration_with("calibration_global", lambda array: array * np.nan),
-        calibration_with("calibration_local", lambda array: array + 1e9),
-        calibration_with("calibration_moments", lambda array: array + 1e30),
-        calibration_with("calibration_weights", lambda array: array[:1]),
-        calibration_with("calibration_global", lambda array: array.astype(str)),
-        Hostile("calibrate", lambda true: "no calibration"),
-    ],
-)
-def test_a_liar_has_no_part_in_the_calibration(liar: Hostile, workers: int) -> None:
-    honest, away = train({})[0], train({2: liar}, absent=True)[0]
+def check_calibration(liar: Hostile, workers: int) -> None:
     found, events = train({2: liar}, workers=workers)
     assert found.total is not None
-    assert away.total is not None
-    assert honest.total is not None
-    sums = [federation.total.to_arrays() for federation in (found, away, honest) if federation.total is not None]
-    assert all(np.array_equal(sums[0][name], sums[1][name]) for name in SHAPES)
-    assert sums[0]["calibration_samples"] < sums[2]["calibration_samples"]
-    assert {event.client for event in events if event.warning} == {2}
-    assert all(outcome is not None for outcome in found.outcomes)
+    sums, without = found.total.to_arrays(), sums_of_calibrations(absent=True)
+    assert all(np.array_equal(sums[name], without[name]) for name in SHAPES)
+    assert sums["calibration_samples"] < sums_of_calibrations(absent=False)["calibration_samples"]
+    for outcome in found.outcomes:  # the liar's own, too
+        assert outcome is not None
+        assert all(np.array_equal(outcome.bundle.statistics[name], without[name]) for name in SHAPES)
+    [event] = [event for event in events if event.warning]
+    assert event.client == 2
+    assert event.stage == "calibrate"
+    assert len(event.warning) < 2000
+    assert event.warning.isprintable()
+
+
+@pytest.mark.parametrize("name", [*CALIBRATIONS, "no calibration"])
+def test_a_liar_has_no_part_in_the_calibration(name: str) -> None:
+    check_calibration(CALIBRATIONS.get(name, Hostile("calibrate", lambda true: "no calibration")), 1)
+
+
+@pytest.mark.parametrize("name", ["NaN", "strings", "a million times its samples"])
+def test_a_liar_has_no_part_in_the_calibration_in_the_pool(name: str) -> None:
+    check_calibration(CALIBRATIONS[name], 2)
 
 
 @pytest.mark.parametrize("names", FIVE)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_five_liars_of_ten_are_as_five_who_are_away(names: list[str], workers: int, tmp_path: Path) -> None:
     check({2 * place: HOSTILE[name] for place, name in enumerate(names)}, tmp_path, workers, 10)
+
+
+IN_A_WORKER = {
+    **{name: HOSTILE[name] for name in ("strings", "void", "long doubles", "metric rounds", "sums as strings")},
+    "a calibration": CALIBRATIONS["complex"],
+    "no array": Hostile("train", lambda update: replace(update, upload=5)),
+    "an error that cannot be read": Hostile("train", refuse),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_WORKER)
+def test_a_lie_from_a_workers_own_process_is_refused_as_any_other(name: str) -> None:
+    liar, events = IN_A_WORKER[name], list[Event]()
+    recipe = LyingRecipe(SETTINGS, (8, 8, 1), 10)
+    recipe.liars = {2: liar}
+    faults, without_2 = FaultSettings(min_share=0.4), sums_of_calibrations(absent=True)
+    found = train_federation(recipe, data(4), LocalEngine(2), report=events.append, faults=faults)
+    assert digests(found) == digests_without(((2, liar.task),), 4)
+    if liar.task == "calibrate":
+        assert found.total is not None
+        assert np.array_equal(found.total.to_arrays()["calibration_global"], without_2["calibration_global"])
+    assert [event.client for event in events if event.warning] == [2]
 
 
 @pytest.mark.slow
@@ -113,9 +158,29 @@ def test_a_liar_is_as_one_who_is_away_in_the_pool(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [name for name, liar in HOSTILE.items() if not liar.detectable])
 def test_what_cannot_be_noticed_does_not_stop_the_server(name: str, tmp_path: Path) -> None:
-    federation, events = train({2: HOSTILE[name]}, tmp_path)
+    federation, events = train({2: HOSTILE[name]}, tmp_path, settings=replace(SETTINGS, defence="none"))
     assert not [event.warning for event in events if event.warning]
     assert None not in federation.outcomes
+
+
+def with_sums_nobody_asked_for(size: int) -> Hostile:
+    return Hostile(
+        "describe",
+        lambda description: replace(
+            description, summary=Summary({**description.summary.arrays, "more": np.ones(size)})
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "liars",
+    [
+        {1: HOSTILE["huge loss"], 2: HOSTILE["huge loss"]},  # their mean would be infinite
+        {1: with_sums_nobody_asked_for(3), 2: with_sums_nobody_asked_for(4)},  # these cannot be added up
+    ],
+)
+def test_two_who_lie_alike_do_not_stop_the_server(liars: dict[int, Hostile], tmp_path: Path) -> None:
+    check(liars, tmp_path, 1, 4)
 
 
 def test_samples_may_not_change_from_round_to_round(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def start(folder: Path, workers: int) -> subprocess.Popen[bytes]:
 
 def test_killed_at_random_moments_it_ends_the_same(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     rng = random.Random(0)
-    for _ in range(3):  # benchmarks/kill_and_resume.py does it 20 times
+    for _ in range(2):  # benchmarks/kill_and_resume.py does it 20 times
         process = start(tmp_path, workers=2)
         # wait until it is at work, so that the kill falls into rounds and not into imports
         deadline = time.monotonic() + 60

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from btfl.engines.pool import WorkerPool
-from btfl.errors import InputError
+from btfl.errors import BtflError, InputError
 
 LARGE = 2_000_000
 
@@ -91,3 +91,26 @@ def test_a_pool_that_was_left_early_begins_anew() -> None:
         assert next(results)[0] == 0
         results.close()  # type: ignore[attr-defined]
         assert [item for item, _, _ in pool.map([7, 8, 9])] == [7, 8, 9]
+
+
+class TwoPartsError(RuntimeError):
+    """Cannot be made again from its arguments, of which it keeps one."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+
+
+def _odd(item: int) -> object:
+    if item == 1:
+        raise TwoPartsError("it", "\x1b[31m")
+    return (lambda: item) if item == 2 else item
+
+
+def test_what_a_worker_sends_and_nobody_can_read_is_one_sentence() -> None:
+    with WorkerPool[int, object](2, _odd) as pool, pytest.raises(BtflError, match=r"cannot be read \(TypeError: .*why"):
+        list(pool.map([0, 1]))
+
+
+def test_what_a_worker_cannot_send_is_its_error() -> None:
+    with WorkerPool[int, object](2, _odd) as pool, pytest.raises(Exception, match="pickle"):
+        list(pool.map([0, 2]))

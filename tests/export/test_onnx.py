@@ -30,6 +30,7 @@ pytest.importorskip("onnxscript", reason="exporting to ONNX needs `pip install b
 from btfl.export.clients import find_client  # noqa: E402
 from btfl.export.decision import decision_graph  # noqa: E402
 from btfl.export.write import export_split, export_whole  # noqa: E402
+from btfl.monitor import carried_levels  # noqa: E402
 
 Out = dict[str, np.ndarray]
 
@@ -98,6 +99,9 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
     path, folder = export_split(trained, tmp_path / "extractor.onnx")
     extractor, bundle = session(path), ClientBundle.load(folder)
     assert set(bundle.statistics) == set(Coherent.reads)  # features of the training set stay where they are
+    (levels,) = carried_levels(bundle)  # and what the monitor needs of them goes along
+    assert levels.fits(Coherent(bundle), warm_up=20)
+    assert not levels.approximate
     device, found = Btfl(bundle), []
     for image in images:
         (features,) = extractor.run(None, {"images": image[None]})

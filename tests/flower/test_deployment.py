@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -119,12 +119,12 @@ def local_digest(rounds: int) -> str:
     return train_federation(*task.make(), LocalEngine()).digest()
 
 
-def write_app(place: Place, rounds: int, connection: str, *options: str) -> None:
+def write_app(place: Place, rounds: int, connection: str, *options: str, clients: int = 2) -> None:
     (place.folder / "flwr-home").mkdir()
     text = f'[superlink.loopback]\naddress = "{place.address}"\n{connection}\n'
     (place.folder / "flwr-home" / "config.toml").write_text(text)
-    new = ("btfl", "flower", "new", "digits-app", "--preset", "demo", "--clients", "2", "--rounds", str(rounds))
-    place.do(*new, *options)
+    new = ("btfl", "flower", "new", "digits-app", "--preset", "demo")
+    place.do(*new, "--clients", str(clients), "--rounds", str(rounds), *options)
 
 
 def test_a_superlink_and_two_supernodes_train_the_same_to_the_bit(tmp_path: Path) -> None:
@@ -205,3 +205,20 @@ def make_certificates(folder: Path) -> None:
         "-extfile server.ext -out server.crt",
     ):
         subprocess.run(command.split(), cwd=certificates, check=True, capture_output=True)
+
+
+def test_a_secure_sum_survives_a_node_that_is_killed(tmp_path: Path) -> None:
+    place = Place(tmp_path, f"127.0.0.1:{_free_port()}")
+    secure = ("--set", "training.secure=true", "--time-limit", "300")
+    write_app(place, 2, "insecure = true", *secure, clients=4)
+    run, log = ("flwr", "run", str(tmp_path / "digits-app"), "loopback", "--stream"), tmp_path / "run" / "log"
+    with ExitStack() as stack:
+        stack.enter_context(place.superlink())
+        nodes = [stack.enter_context(place.supernode(f"node-{client}", client)) for client in range(4)]
+        stack.enter_context(place.server("run", *run))
+        _wait_for("round 1 of 2", log, 900)
+        os.killpg(nodes[3].pid, signal.SIGKILL)
+        _wait_for("some clients have no bundle", log, 1800)
+    said = log.read_text()
+    assert "client 3 is left out of a secure sum" in said
+    assert "round 2 of 2" in said

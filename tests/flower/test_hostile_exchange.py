@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +16,26 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from btfl import ClientBundle
+from btfl.core.calibration import SHAPES
+from btfl.engines.faults import FaultSettings
 from btfl.flower.exchange import LocalView, add_btfl, exchange
-from btfl.flower.messages import to_record
+from btfl.flower.messages import pack_result, to_record, unpack_result
+from hostile import CALIBRATIONS
 from in_process_grid import InProcessGrid
 
 BOMB = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (9999999999,)}".ljust(118)
 
 
-def app(folder: Path) -> ClientApp:
+def app(folder: Path, validating: Collection[int] = ()) -> ClientApp:
+    """Four clients of six samples; those that are ``validating`` have three more that were not trained on."""
     rng = np.random.default_rng(0)
     features, labels, head = rng.random((4, 6, 4)), np.array([0, 1, 1, 0, 1, 0]), (np.ones((2, 4)), np.zeros(2))
     made = ClientApp()
 
     def view(arrays: ArrayRecord, context: Context) -> LocalView:
-        return LocalView(features[context.node_id - 100], labels, head, head)
+        client = context.node_id - 100
+        part = (features[client, :3] * 1.1, labels[:3]) if client in validating else None
+        return LocalView(features[client], labels, head, head, validation=part)
 
     add_btfl(made, view, lambda context: folder / str(context.node_id))
     return made
@@ -45,6 +53,52 @@ LIES: dict[str, Any] = {
     "scatter of zero": lambda sums: {**sums, "feature_scatter": np.zeros((4, 4))},
     "nothing": lambda sums: {},
 }
+
+
+@pytest.fixture(scope="module")
+def without_a_liar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundles of an exchange in which node 102 has no validation part."""
+    folder = tmp_path_factory.mktemp("without")
+    honest = exchange(InProcessGrid(app(folder, (0, 1, 3)), range(4)), ArrayRecord(), 2, 4)
+    assert honest.uncalibrated == {102: "it has no validation part"}
+    return folder
+
+
+@pytest.mark.parametrize("name", [*CALIBRATIONS, "a summary", "no content"])
+def test_a_node_that_lies_has_no_part_in_the_calibration(
+    name: str, without_a_liar: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if name == "one sample more than it was dealt":
+        pytest.skip("the server of an exchange does not deal the samples: any number up to most_samples may be true")
+    grid = InProcessGrid(app(tmp_path, range(4)), range(4))
+
+    def lying(question: Message, reply: Message) -> Message:
+        true = unpack_result("calibrate", reply.content)
+        if name == "no content":
+            empty = Message(RecordDict(), reply_to=question)
+            empty.__dict__["_content"] = None  # as it arrives from a node that sent neither content nor error
+            return empty
+        if name == "a summary":
+            return Message(RecordDict({"facts": ConfigRecord({"kind": "description"})}), reply_to=question)
+        return Message(pack_result(CALIBRATIONS[name].lie(true)), reply_to=question)
+
+    grid.script["query.btfl_calibrate", "", 2] = lying
+    found = exchange(grid, ArrayRecord(), 2, 4, FaultSettings(most_samples=1000))
+    assert found.kept == (100, 101, 102, 103)
+    assert not found.failed
+    assert list(found.uncalibrated) == [102]
+    why = found.uncalibrated[102]
+    assert why.isprintable()
+    assert len(why) < 2000
+    told = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.getMessage() for record in told] == [f"node 102 has no part in the calibration: {why}"]
+    assert found.total.calibration is not None
+    assert found.total.calibration.samples == 9
+    for node in found.kept:
+        one, two = (ClientBundle.load(run / str(node)) for run in (tmp_path, without_a_liar))
+        assert set(SHAPES) <= set(one.statistics)
+        same = [name for name in one.statistics if node != 102 or not name.startswith("validation")]
+        assert all((one.statistics[name] == two.statistics[name]).all() for name in same)
 
 
 def check(folder: Path, content: Any, caplog: pytest.LogCaptureFixture, *, exact: bool = True) -> None:

@@ -168,7 +168,7 @@ def test_a_folder_in_which_nothing_was_written_is_removed_again(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_private_state(
+def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_checkpoint_and_no_private_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, reading = RunFolder(tmp_path), os.open
@@ -182,6 +182,13 @@ def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_private_state(
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", unreadable)
         run.save(state(2), {1: one(2.0)})
+    assert run.files.rounds() == [2, 1]
+    older = RunFolder(tmp_path)
+    shutil.move(older.files.checkpoint(2), tmp_path / "aside")
+    before = older.load()
+    assert before is not None
+    assert [before.private[client]["v"].tolist() for client in (0, 1)] == [[0.0], [1.0]]
+    shutil.move(tmp_path / "aside", older.files.checkpoint(2))
     found = RunFolder(tmp_path).load()
     assert found is not None
     assert found.round == 2

@@ -64,12 +64,32 @@ def test_a_log_of_an_older_btfl_has_seconds_and_no_bytes(tmp_path: Path) -> None
     assert math.isnan(cost.bytes_up)
 
 
-@pytest.mark.parametrize("text", ["no json\n", "[1]\n"])
-def test_a_damaged_log_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"no json\n",
+        b"[1]\n",
+        b"\xff\xfe\n",
+        b"[" * 5000,
+        b'{"event": "round"}\n{"event": "end", "round": "3"}\n',
+        b'{"event": "round", "round": null}\n',
+        b'{"event": "round", "round": 1e400}\n',
+        b'{"event": "round", "round": 1, "seconds": "long"}\n',
+        b'{"event": "taken", "recipe": "../../x", "rounds": 1}\n',
+        b'{"event": "taken", "recipe": ["fedavg"], "rounds": 1}\n',
+        b'{"event": "taken", "recipe": "fedavg", "rounds": 1}\n{"event": "end", "round": 1}\n',  # from itself
+    ],
+)
+def test_a_damaged_log_is_named(tmp_path: Path, text: bytes) -> None:
     write_log(tmp_path, "fedavg")
-    RunFiles(tmp_path).training("fedavg").log.write_text(text)
-    with pytest.raises(StorageError, match="damaged"):
+    RunFiles(tmp_path).training("fedavg").log.write_bytes(text)
+    with pytest.raises(StorageError, match=r"log\.jsonl is (damaged|nested)"):
         training_cost(tmp_path, "fedavg")
+
+
+def test_a_log_of_an_end_beyond_all_rounds_costs_no_memory(tmp_path: Path) -> None:
+    write_log(tmp_path, "fedavg", a_round(1), {"event": "end", "round": 10**18})
+    assert math.isnan(training_cost(tmp_path, "fedavg").seconds)
 
 
 def test_a_benchmark_leaves_its_costs_and_the_report_shows_them(tmp_path: Path) -> None:

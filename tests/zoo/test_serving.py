@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from btfl import Btfl, Coherent
+from btfl import Btfl, Calibration, Coherent
+from btfl.core.calibration import SHAPES
 from btfl.errors import StorageError
+from btfl.methods.coherent.settings import FIRST_VERSION
 from btfl.monitor import identity
 from btfl.zoo.serving import entry_folder, load_serving, save_serving
 
@@ -29,6 +32,26 @@ def test_every_client_of_an_entry_can_be_served(name: str, clients: int) -> None
             assert np.isfinite(method.predict(features)).all()
         assert serving.calibrations[number].source == "validation"
         assert serving.calibrations[number].method == identity(Coherent(bundle))
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_is_served_is_the_second_version_of_coherent(name: str) -> None:
+    serving = load_serving(entry_folder(name))
+    for bundle in serving.bundles.values():
+        calibration = Calibration.in_statistics(bundle.statistics)
+        assert calibration is not None
+        assert Coherent(bundle).chosen == calibration.choose() != FIRST_VERSION
+
+
+def test_an_entry_from_before_the_second_version_still_loads(tmp_path: Path) -> None:
+    serving = load_serving(entry_folder("cifar10-cnn-dir0.1-quick"))
+    older = {
+        number: replace(bundle, statistics={key: each for key, each in bundle.statistics.items() if key not in SHAPES})
+        for number, bundle in serving.bundles.items()
+    }
+    save_serving(tmp_path, replace(serving, bundles=older))
+    bundle = load_serving(tmp_path).bundles[4]
+    assert Coherent(bundle).chosen == FIRST_VERSION
 
 
 @pytest.mark.parametrize("name", ENTRIES)

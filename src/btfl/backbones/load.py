@@ -6,8 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from btfl.data.samples import SampleKind, Values, kind_of
 from btfl.errors import InputError
 from btfl.imports import load_object
 from btfl.models import torch_draws
+from btfl.models.threads import one_thread
 from btfl.randomness import generator
 from btfl.torch import check_features
 
@@ -72,7 +72,7 @@ class Backbone:
         """Return the features (n, d) of samples (n, ...), each computed alone, on one thread."""
         if values.shape[1:] != self.sample_shape:
             raise InputError(f"{self.name} was loaded for samples of {self.sample_shape}, not {values.shape[1:]}")
-        with torch.inference_mode(), _one_thread():
+        with torch.inference_mode(), one_thread():
             parts = [self._one(values[i : i + 1]) for i in range(len(values))]
         return np.concatenate(parts) if parts else np.empty((0, self.dimensions), np.float32)
 
@@ -111,7 +111,7 @@ class Backbone:
             samples: Values = rng.integers(0, 256, (2, *self.sample_shape), dtype=np.uint8)
         else:
             samples = rng.normal(size=(2, *self.sample_shape)).astype(np.float32)
-        with torch.inference_mode(), _one_thread():
+        with torch.inference_mode(), one_thread():
             try:
                 first, again = (np.concatenate([self._one(one[None]) for one in samples]) for _ in range(2))
             except (RuntimeError, TypeError, ValueError) as error:
@@ -242,14 +242,3 @@ def _weights_digest(module: nn.Module) -> str:
         digest.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep torch to one thread: processes share the cores, and sums come in one order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,27 @@ from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
 from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError
-from btfl.methods.base import Method
 from btfl.methods.heads import Oracle
 from btfl.methods.registry import Variant
 from btfl.models.forward import extract
+from btfl.recipes.registry import recipe_class
 from btfl.runs.client import DeployedClient
 from btfl.runs.results import Predictions
 from btfl.runs.trained import TrainedFederation
+
+
+class Predicts(Protocol):
+    """A method built for a client, or what stands for one: fed a stream batch by batch."""
+
+    def predict(self, batch: NDArray[Any]) -> NDArray[np.float64]:
+        """Return (n, classes) probabilities for the next n samples of the stream."""
+
+    @property
+    def trace(self) -> Mapping[str, NDArray[Any]]:
+        """Return what was found for each sample of the last batch."""
+
+    def reset(self) -> None:
+        """Forget the stream."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +56,7 @@ class Evaluation:
     switching : also run the switching stream, for methods whose trace has the weight ``e``
     embedder : where heads are trained on the features of a frozen backbone: streams are rendered as samples, and every
         method sees their features
+    held_out : how many clients, the last ones, took no part in training
     """
 
     source: Source
@@ -51,6 +66,12 @@ class Evaluation:
     test_batch: int = 32
     switching: bool = False
     embedder: Embedder | None = None
+    held_out: int = 0
+
+    @property
+    def seen(self) -> int:
+        """How many clients took part in training; those that were held out come after them."""
+        return len(self.manifest.clients) - self.held_out
 
     def streams(self, client: int) -> Mapping[str, Stream]:
         """Return one client's streams as its methods see them."""
@@ -68,7 +89,7 @@ class Evaluation:
 def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
     """Evaluate client after client, in so many processes; the predictions come in the order of the clients."""
     with WorkerPool[int, list[Predictions]](workers, evaluate_client, evaluation) as pool:
-        yield from pool.map(range(len(evaluation.manifest.clients)))
+        yield from pool.map(range(evaluation.seen))
 
 
 def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
@@ -117,7 +138,7 @@ def _switching(streams: Mapping[str, Stream]) -> Stream:
 
 
 def run_stream(
-    method: Variant, adapter: Method, client: int, stream: Stream, seen: NDArray[Any], batch: int
+    method: Variant, adapter: Predicts, client: int, stream: Stream, seen: NDArray[Any], batch: int
 ) -> Predictions:
     """Run a method over a stream.
 
@@ -168,14 +189,17 @@ def needed_recipes(methods: Sequence[Variant]) -> list[str]:
     return list(dict.fromkeys(method.trained_with for method in methods))
 
 
-def for_samples(methods: Sequence[Variant], kind: str) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
-    """Return the methods that can be used on samples of this kind, and why the others cannot; before any training."""
+def for_samples(methods: Sequence[Variant], kind: str, model: str) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+    """Return the methods for samples of this kind and this model, and why the others are not; before any training."""
     kept, reasons = [], []
     for method in methods:
-        if kind in method.method.samples:
-            kept.append(method)
-        else:
+        reason = recipe_class(method.trained_with).unsuitable(model)
+        if kind not in method.method.samples:
             reasons.append(f"{method.title} is left out: it is for {' and '.join(method.method.samples)} only")
+        elif reason is not None:
+            reasons.append(f"{method.title} is left out: it {reason}")
+        else:
+            kept.append(method)
     if not kept:
         raise InputError(f"none of the methods can be used on {kind}. " + ". ".join(reasons))
     return tuple(kept), tuple(reasons)

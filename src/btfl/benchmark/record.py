@@ -18,6 +18,7 @@ from btfl.runs.saved import KIND, VERSION
 _LATER: Mapping[str, Any] = {
     "draw": 0,
     "fewest": PartitionSettings().fewest,
+    "held_out": PartitionSettings().held_out,
     "standardise": True,
     "backbone": None,
     "backbone_size": None,
@@ -67,8 +68,14 @@ def describe_run(
         },
         "streams": {"hash": manifest.hash, "seed": manifest.seed, **manifest.settings.as_dict(), **left_out},
         "notes": [*experiment.notes, *source.notes, *notes],
+        **_privacy(experiment),
         "methods": [_describe_method(method, experiment.test_batch) for method in methods],
     }
+
+
+def _privacy(experiment: Experiment) -> dict[str, Any]:
+    promise = experiment.training_settings().promise()
+    return {"privacy": promise} if promise else {}
 
 
 def constants(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,28 @@ from btfl.backbones.embed import Embedder, Places, Rows
 from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
 from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
 from btfl.benchmark.record import constants, describe_run
+from btfl.benchmark.unseen import Unseen, enrollable, evaluate_unseen
 from btfl.data.federated import FederatedData
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.engines.base import Engine
-from btfl.engines.federation import is_finished, run_spec
+from btfl.engines.federation import Initial, is_finished
 from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
 from btfl.engines.mlflow_log import MlflowReport, need_mlflow
 from btfl.engines.pool import WorkerPool
+from btfl.engines.provenance import run_spec
+from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import embedded, load_data
 from btfl.methods.registry import find_method
+from btfl.recipes.base import Recipe
 from btfl.recipes.registry import make_recipe
 from btfl.runs.costs import Times
 from btfl.runs.layout import RunFiles
 from btfl.runs.lock import locked
-from btfl.runs.results import SampleTable, client_row, sample_rows, write_table
+from btfl.runs.results import SampleTable, client_row, sample_rows, write_clients, write_table
+from btfl.runs.saved import SavedRun
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import check_inside, sealed, write_json
@@ -115,7 +120,7 @@ def _run_bench(
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
-    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen)
+    methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen, experiment.model)
     about = describe_run(experiment, source, manifest, ())
     earlier = None if overwrite else find_earlier(files.folder, experiment, about)
 
@@ -137,13 +142,30 @@ def _run_bench(
 
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
-    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *_start_notes(start, federations))
+    if partition.names:
+        write_clients(files.clients, partition.names, (part.sizes for part in partition.parts))
+    private = _privacy_notes(experiment, federations)
+    started = _start_notes(start, federations)
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *started, *private)
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     times = Times.of_run(files.folder) if earlier is not None else Times()
     evaluation = Evaluation(
-        source, manifest, federations, methods, experiment.test_batch, experiment.switching, embedder
+        source,
+        manifest,
+        federations,
+        methods,
+        experiment.test_batch,
+        experiment.switching,
+        embedder,
+        partition.held_out,
     )
+    new_rows = None
+    if partition.held_out:
+        recipes = {name: _recipe(name, experiment, data) for name in federations}
+        kept, why = enrollable(evaluation, recipes)
+        record["notes"] = [*record["notes"], *why]
+        new_rows = _unseen(Unseen(evaluation, data, kept), workers, record, watch, earlier)
     if earlier is None:
         with SampleTable(files.samples) as table:
             rows = _evaluated(evaluation, workers, record, watch, table.add, times)
@@ -153,6 +175,8 @@ def _run_bench(
         write_table(add_samples(earlier, pd.concat(samples, ignore_index=True), record), files.samples)
         record = add_record(earlier, record)
     times.write(files.folder)
+    if new_rows is not None:
+        write_table(new_rows, files.unseen)
     write_table(rows, files.results)
     write_json(files.record, sealed(record))  # last: a folder that has it is complete
     return BenchRun(whole, files.folder, source, manifest, rows, record, evaluation)
@@ -190,13 +214,31 @@ def _evaluated(
     How long the methods took is added to ``times``.
     """
     same, of_samples = constants(record), {"run": record["run"], "seed": record["experiment"]["seed"]}
-    clients, rows = len(evaluation.manifest.clients), list[dict[str, Any]]()
+    clients, rows = evaluation.seen, list[dict[str, Any]]()
     for number, of_client in enumerate(evaluate(evaluation, workers), start=1):
         rows.extend(client_row(one, evaluation.test_batch, same) for one in of_client)
         add(sample_rows(of_client, of_samples))
         times.add(of_client)
         watch("evaluation", Event("evaluate", 0, 0, number, clients, {}))
     return pd.DataFrame(rows)
+
+
+def _unseen(
+    unseen: Unseen, workers: int, record: Mapping[str, Any], watch: Watch, earlier: SavedRun | None
+) -> pd.DataFrame:
+    """Return the rows of the clients that were held out, beside those of methods that were run before."""
+    clients, rows = unseen.data.partition.held_out, list[dict[str, Any]]()
+    for number, of_client in enumerate(evaluate_unseen(unseen, workers, constants(record)), start=1):
+        rows.extend(of_client)
+        watch("evaluation of clients held out", Event("evaluate", 0, 0, number, clients, {}))
+    found = pd.DataFrame(rows)
+    if earlier is None or earlier.unseen is None:
+        return found
+    return add_rows(replace(earlier, rows=earlier.unseen), found, record)
+
+
+def _recipe(name: str, experiment: Experiment, data: FederatedData) -> Recipe:
+    return make_recipe(name, experiment.training_settings(), data.sample_shape, len(data.source.classes))
 
 
 def train_recipe(
@@ -211,16 +253,22 @@ def train_recipe(
     tensorboard: bool = False,
     mlflow: str | None = None,
     start: Start | None = None,
+    longer: bool = False,
+    initial: Initial | None = None,
 ) -> TrainedFederation:
     """Train one recipe of an experiment, in a folder of its own inside the run's; resume or load it if it is there.
 
     Where its rounds are those of another recipe, that one is trained if necessary, and only the end is the recipe's
-    own. The parameters are those of ``run_bench``.
+    own. The parameters are those of ``run_bench``, and ``longer`` and ``initial`` those of ``train_federation``.
     """
     place = RunFiles(folder).training(name).folder
     check_inside(folder, RunFiles(folder).all_trainings.name)
-    recipe = make_recipe(name, experiment.training_settings(), data.sample_shape, len(data.source.classes))
+    recipe = _recipe(name, experiment, data)
     spec = run_spec(recipe, data)
+    if recipe.rounds_of is not None and (longer or initial is not None):
+        raise InputError(
+            f"the rounds of '{name}' are those of '{recipe.rounds_of}': train that recipe, and then bench the method"
+        )
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)
     elif recipe.rounds_of is not None and not is_finished(place):
@@ -247,7 +295,9 @@ def train_recipe(
             for each in also:
                 each(event)
 
-        return train_federation(recipe, data, engine, folder=place, report=report, faults=faults)
+        return train_federation(
+            recipe, data, engine, folder=place, report=report, faults=faults, longer=longer, initial=initial
+        )
 
 
 def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederation]) -> list[str]:
@@ -255,6 +305,14 @@ def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederatio
         return []
     found = [digest_note(start, recipe, federation) for recipe, federation in federations.items()]
     return [f"Trained weights are those of {start.name}.", *filter(None, found)]
+
+
+def _privacy_notes(experiment: Experiment, federations: Mapping[str, TrainedFederation]) -> list[str]:
+    sentence = experiment.training_settings().sentence()
+    if not sentence:
+        return []
+    more = f" Each of {len(federations)} trainings spends as much." if len(federations) > 1 else ""
+    return [sentence + more]
 
 
 def _not_used(manifest: Manifest, source: Source) -> list[str]:

@@ -12,6 +12,7 @@ from btfl.cli.bench import bench
 from btfl.cli.command import BenchCommand, Commands, ExperimentCommand, FileCommand
 from btfl.cli.demo import demo
 from btfl.cli.drift import drift
+from btfl.cli.enrol import enrol
 from btfl.cli.export import export
 from btfl.cli.methods import methods
 from btfl.cli.report import report
@@ -40,6 +41,7 @@ app.command(rich_help_panel=STUDIES, cls=FileCommand)(reproduce)
 app.command(rich_help_panel=STUDIES, cls=FileCommand)(scenarios)
 app.command(rich_help_panel=STUDIES, cls=FileCommand)(drift)
 app.command(rich_help_panel=STUDIES)(speed)
+app.command(rich_help_panel=ELSEWHERE, cls=FileCommand)(enrol)
 app.command(rich_help_panel=ELSEWHERE, cls=FileCommand)(export)
 app.command(rich_help_panel=ELSEWHERE, cls=ServeCommand)(serve)
 app.add_typer(TOKENS, name="serve-token", rich_help_panel=ELSEWHERE)

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from btfl.cli.options import OF_TRAINING
 from btfl.engines.faults import FaultSettings
 from btfl.errors import InputError, UnknownNameError
 from btfl.experiments.experiment import Experiment, make_experiment
@@ -55,7 +56,7 @@ def collect_faults(typed: Mapping[str, Any]) -> FaultSettings:
 
 def _changes(typed: Mapping[str, Any]) -> dict[str, Any]:
     changes = {each.name: typed.get(each.name) for each in Experiment.knobs()}
-    changes["training.rounds"] = typed.get("rounds")
+    changes |= {f"training.{name}": typed.get(name) for name in OF_TRAINING}
     changes = {place: value for place, value in changes.items() if value not in (None, (), [])}
     return {**changes, **typed_values(typed.get("changes") or ())}
 

@@ -47,7 +47,7 @@ def drift(
         console.print("note: ADWIN, KSWIN and Page-Hinkley are left out: pip install 'btfl[drift]'", markup=False)
     protocol = Protocol(before, after, draws, warm_up, load_run(run).seed if seed is None else seed, shifted)
     evaluation = open_run(run, ("coherent",), root)
-    clients = track(range(len(evaluation.manifest.clients)), "watching the streams", console=console, transient=True)
+    clients = track(range(evaluation.seen), "watching the streams", console=console, transient=True)
     curves = detect((make_base(evaluation, number) for number in clients), chosen, protocol)
     write_table(curves, folder / FILE)
     drawing = drift_drawing(curves, after)

@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from btfl.cli import completion, output
 from btfl.cli.completion import completing
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from btfl.core.bundle import ClientBundle
+    from btfl.runs.client import DeployedClient
+
 
 def export(
     source: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A finished run, a trained federation, or a client's folder in it.")
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A finished run, a trained federation or a client's folder in it, `zoo:NAME`, the folder in which a "
+            "Flower node keeps its client, or a bundle.",
+        ),
     ],
-    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="The file to write.")],
+    onnx: Annotated[Path | None, typer.Option("--onnx", metavar="FILE", help="The file to write.")] = None,
+    all_clients: Annotated[
+        Path | None,
+        typer.Option(
+            "--all-clients", metavar="FOLDER", help="Write one extractor and the bundle of every client into a folder."
+        ),
+    ] = None,
+    federation: Annotated[
+        Path | None,
+        typer.Option(metavar="FINAL", help="With a node's folder: what the server keeps, its `final` or its run."),
+    ] = None,
+    extractor: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With a bundle: the extractor that it was exported with.")
+    ] = None,
     client: Annotated[int | None, typer.Option(help="Number of the client; 0 if not given.")] = None,
     recipe: Annotated[
         str,
@@ -49,13 +73,19 @@ def export(
     `btfl export runs/demo --method coherent --onnx client.onnx`
 
     `btfl export runs/demo --onnx extractor.onnx --extractor-only`
+
+    `btfl export runs/demo --all-clients fleet`
+
+    `btfl export node-3 --federation server-run --onnx client.onnx`
+
+    `btfl export zoo:cifar10-cnn-dir0.1-quick --client 3 --onnx client.onnx`
     """
     from btfl.export import need_onnx
 
     need_onnx()
-    from btfl.errors import UnknownNameError
-    from btfl.export.clients import find_client
-    from btfl.export.write import export_split, export_whole
+    from btfl.errors import InputError, UnknownNameError
+    from btfl.export.sources import find_fleet
+    from btfl.export.write import export_fleet, export_split, export_whole
     from btfl.methods.btfl.settings import BtflSettings
     from btfl.methods.coherent.settings import CoherentSettings
     from btfl.recipes.registry import RECIPES
@@ -65,6 +95,40 @@ def export(
         raise UnknownNameError("method that can be exported", method, known)
     if recipe not in RECIPES:
         raise UnknownNameError("recipe", recipe, RECIPES)
-    found = find_client(source, client, recipe)
-    paths = list(export_split(found, onnx)) if extractor_only else [export_whole(found, onnx, known[method])]
+    if (onnx is None) == (all_clients is None):
+        raise InputError("say what to write: --onnx FILE for one client, or --all-clients FOLDER")
+    if all_clients is not None:
+        if client is not None or extractor_only:
+            raise InputError("--all-clients writes every client, and the extractor apart: leave the other options out")
+        fleet = find_fleet(source, recipe, federation, extractor)
+        if fleet.extractor is None:
+            raise InputError("there is no extractor beside this bundle: name it with --extractor, or its --federation")
+        written = export_fleet(fleet.bundles, fleet.extractor(), all_clients)
+        said = f"{all_clients}: one extractor, {written} bundles"
+        output.emit_lines({"folder": all_clients, "bundles": written}, said)
+        return
+    assert onnx is not None
+    bundle, graph = _one(source, client, recipe, federation, extractor)
+    split = extractor_only
+    paths = list(export_split(bundle, onnx, graph)) if split else [export_whole(bundle, onnx, known[method], graph)]
     output.emit_lines({"files": paths}, *paths)
+
+
+def _one(
+    source: str, client: int | None, recipe: str, federation: Path | None, extractor: Path | None
+) -> tuple[DeployedClient | ClientBundle, ModelProto | None]:
+    """Return one client, or its bundle and the extractor's graph."""
+    from btfl.errors import InputError
+    from btfl.export.clients import find_client
+    from btfl.export.sources import BUNDLE, find_fleet
+    from btfl.runs.layout import FederationFiles, client_number
+
+    folder = Path(source)
+    within = any(FederationFiles(place).record.exists() for place in folder.resolve().parents[:2])
+    in_federation = client_number(folder) is not None and within and federation is None and extractor is None
+    if not source.startswith("zoo:") and (in_federation or not (folder / BUNDLE).is_file()):
+        if federation is not None or extractor is not None:
+            raise InputError(f"--federation and --extractor go with a bundle's folder, and {folder} is none")
+        return find_client(folder, client, recipe), None
+    fleet = find_fleet(source, recipe, federation, extractor)
+    return fleet.bundle(client), None if fleet.extractor is None else fleet.extractor()

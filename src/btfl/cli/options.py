@@ -53,6 +53,8 @@ Columns = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")]
 
+OF_TRAINING = ("rounds", "defence", "privacy", "epsilon", "delta", "privacy_unit", "secure")
+"""Settings of training that are options, too; all others are left to ``--set``."""
 _METAVARS = {bool: "[true|false]", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 _OTHER_FLAGS = {"methods": "--method"}
 _COMPLETIONS: dict[str, Complete] = {
@@ -76,7 +78,7 @@ def _single_columns() -> Iterable[str]:
 def experiment_options(*, several: bool = False) -> list[click.Parameter]:
     """Return what chooses and changes an experiment: its name or file, and an option for each of its settings.
 
-    Tables and lists other than methods are left to ``--set``, but for the rounds of training.
+    Tables and lists other than methods are left to ``--set``, but for ``OF_TRAINING``.
 
     Parameters
     ----------
@@ -86,7 +88,8 @@ def experiment_options(*, several: bool = False) -> list[click.Parameter]:
     from btfl.recipes.settings import TrainingSettings
 
     panel = "Experiment"
-    (rounds,) = (each for each in TrainingSettings.knobs() if each.name == "rounds")
+    known = {each.name: each for each in TrainingSettings.knobs()}
+    of_training = [known[name] for name in OF_TRAINING if name != "rounds"]
     single = [each for each in Experiment.knobs() if each.type not in (dict, tuple) or each.name in _OTHER_FLAGS]
     return [
         TyperArgument(
@@ -104,7 +107,8 @@ def experiment_options(*, several: bool = False) -> list[click.Parameter]:
             rich_help_panel=panel,
         ),
         *(knob_option(each, panel, None, _default(each), several=several) for each in single),
-        knob_option(rounds, panel, None, "the model's", several=several),
+        knob_option(known["rounds"], panel, None, "the model's", several=several),
+        *(knob_option(each, panel, None, _default(each), several=several) for each in of_training),
         TyperOption(
             param_decls=["changes", "--set"],
             multiple=True,

@@ -61,7 +61,7 @@ def scenarios(
     parts = track(
         run_scenarios(evaluation, names, settings, constants(saved.record)),
         "running the scenarios",
-        total=len(evaluation.manifest.clients),
+        total=evaluation.seen,
         console=console,
         transient=True,
     )

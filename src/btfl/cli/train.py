@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from btfl.cli import completion, options, output
+from btfl.cli.going_on import load_experiment, save_experiment
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from btfl.engines.federation import Initial
+    from btfl.experiments.experiment import Experiment
     from btfl.runs.trained import TrainedFederation
 
 
@@ -31,6 +35,15 @@ def train(
     ),
     device: options.Device = "cpu",
     tensorboard: options.TensorBoard = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="START",
+            help="Begin with the weights of `zoo:NAME` or of a finished run, in place of random ones.",
+            autocompletion=completion.zoo_entries,
+        ),
+    ] = None,
     mlflow: options.Mlflow = None,
 ) -> None:
     """Train a federation without the benchmark.
@@ -39,11 +52,18 @@ def train(
     stopped it: give the same command again. What happens is written to `log.jsonl` beside the weights, a line of JSON
     for each round.
 
+    In place of an experiment, the folder of a run: it goes on until it has been trained for `--rounds` rounds in all.
+    Until the new bundles are complete, the old ones stay as they are.
+
     Examples:
 
     `btfl train demo`
 
     `btfl train quick --recipe fedavg --recipe balanced --out runs/mine --tensorboard`
+
+    `btfl train runs/demo --rounds 30`
+
+    `btfl train quick --from zoo:cifar10-cnn-dir0.1-quick --out runs/another`
     """
     from btfl.benchmark.run import embed, train_recipe
     from btfl.cli.collect import collect, collect_faults
@@ -57,7 +77,14 @@ def train(
     from btfl.recipes.registry import RECIPES
     from btfl.runs.layout import RunFiles
 
-    experiment, faults, engine = collect(context.obj), collect_faults(context.obj), LocalEngine(workers, device)
+    typed, run = dict(context.obj), _run_in(context.obj.get("experiment"))
+    begun_with = typed.pop("start", None)
+    if run is not None:
+        out = _same_folder(run, out, begun_with)
+        experiment, recipe = _goes_on(run, typed), recipe or list(RunFiles(run).trained())
+    else:
+        experiment = collect(typed)
+    faults, engine = collect_faults(context.obj), LocalEngine(workers, device)
     recipes, folder = list(dict.fromkeys(recipe or ["fedavg"])), out or Path("runs") / experiment.name
     for name in recipes:
         if name not in RECIPES:
@@ -75,11 +102,72 @@ def train(
     for name in recipes:
         with Watcher(console) as watcher:
             federation = train_recipe(
-                name, experiment, data, engine, folder, watch=watcher, faults=faults, tensorboard=tensorboard,
+                name,
+                experiment,
+                data,
+                engine,
+                folder,
+                watch=watcher,
+                faults=faults,
+                tensorboard=tensorboard,
                 mlflow=mlflow,
-            )  # fmt: skip
+                longer=run is not None,
+                initial=_initial(begun_with, name),
+            )
         trained.append(_came_to(name, federation, RunFiles(folder).training(name).folder))
+    save_experiment(folder, experiment)
+    if run is not None and RunFiles(run).record.exists():
+        console.print("note: the results in this folder are those of before; `btfl bench --from` makes new ones")
     output.emit({"trained": trained}, partial(_show, trained), highlight=False, soft_wrap=True)
+
+
+def _run_in(text: str | None) -> Path | None:
+    """Return the folder of a run, if that is what was named in place of an experiment."""
+    from btfl.runs.layout import RunFiles
+
+    if text is None or not Path(text).is_dir():
+        return None
+    files = RunFiles(Path(text))
+    return files.folder if files.trained() or files.record.exists() or files.experiment.exists() else None
+
+
+def _same_folder(run: Path, out: Path | None, start: str | None) -> Path:
+    from btfl.errors import InputError
+
+    if start is not None:
+        raise InputError(f"{run} has been begun already: --from is for another federation")
+    if out is not None and out.resolve() != run.resolve():
+        raise InputError(f"{run} goes on where it is: leave --out away, or begin another run with --from {run}")
+    return run
+
+
+def _goes_on(run: Path, typed: Mapping[str, Any]) -> Experiment:
+    """Return the experiment of a run with the number of rounds that was typed; nothing else may be changed."""
+    from btfl.errors import InputError
+    from btfl.experiments.experiment import Experiment, make_experiment
+
+    experiment = load_experiment(run)
+    own = {each.name for each in Experiment.knobs()}
+    changed = sorted(name for name in own if typed.get(name) not in (None, (), [])) + list(typed.get("changes") or ())
+    if changed:
+        raise InputError(f"a run that goes on keeps its settings: leave {', '.join(changed)} away, all but --rounds")
+    if typed.get("rounds") is None:
+        raise InputError(f"say for how many rounds in all: btfl train {run} --rounds N")
+    values = experiment.model_dump(exclude_unset=True)
+    return make_experiment({**values, "training": {**experiment.training, "rounds": int(typed["rounds"])}})
+
+
+def _initial(start: str | None, recipe: str) -> Initial | None:
+    from btfl.engines.federation import Initial
+    from btfl.errors import InputError
+    from btfl.zoo.start import find_start
+
+    if start is None:
+        return None
+    found = find_start(start)
+    if recipe not in found.recipes:
+        raise InputError(f"{start} was trained with {', '.join(found.recipes)}, not with '{recipe}'")
+    return Initial(found.name, found.end_of_training(recipe)[1].shared)
 
 
 def _came_to(name: str, federation: TrainedFederation, folder: Path) -> dict[str, Any]:
@@ -87,7 +175,7 @@ def _came_to(name: str, federation: TrainedFederation, folder: Path) -> dict[str
     from btfl.errors import BtflError
     from btfl.runs.checkpoint import RunFolder
 
-    if missing := [number for number, outcome in enumerate(federation.outcomes) if outcome is None]:
+    if missing := federation.missing:
         raise BtflError(
             f"{name} is trained, but clients could not finish and have no bundle: {', '.join(map(str, missing))}. "
             "What there is has been kept: start the run again to give them another chance"

@@ -212,7 +212,7 @@ class RowwiseLinear:
 
     def of_one(self, features: Floats) -> Floats:
         """Return (heads, classes) logits of a single sample, shape (1, dimensions)."""
-        flat: Floats = features @ self._weights
+        flat: Floats = features.dot(self._weights)  # the product of ``by_sample``, with less around it
         if self._bias is not None:
             flat += self._bias
         return flat.reshape(self._shape)

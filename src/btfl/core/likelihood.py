@@ -149,12 +149,17 @@ class LikelihoodPair:
 
     def log_q(self, features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return log Q_l and log Q_g, (samples,) each."""
-        log_q_local, log_q_global = np.ascontiguousarray(((features > THRESHOLD) @ self._odds).T)
+        log_q_local, log_q_global = np.ascontiguousarray((_above(features) @ self._odds).T)
         log_q_local += self._local_offset
         log_q_global += self._global_offset
         return log_q_local, log_q_global
 
     def log_q_of_one(self, features: NDArray[np.float64]) -> tuple[float, float]:
         """Return log Q_l and log Q_g of a single sample, shape (1, dimensions)."""
-        log_q_local, log_q_global = (features > THRESHOLD).dot(self._odds)[0].tolist()
+        ((log_q_local, log_q_global),) = _above(features).dot(self._odds).tolist()
         return log_q_local + self._local_offset, log_q_global + self._global_offset
+
+
+def _above(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 where a feature is above the threshold and 0 elsewhere; a product of mixed types would be slower."""
+    return (features > THRESHOLD).astype(np.float64)

@@ -24,7 +24,18 @@ from btfl.core.likelihood import THRESHOLD, DiscretisedLikelihood
 from btfl.core.sums import DISTORTED, KINDS, PLAIN, ClassSums
 from btfl.errors import InputError
 
-__all__ = ["DISTORTED", "KINDS", "LARGEST", "PLAIN", "STATISTICS", "ClassSums", "Protection", "Statistic", "Summary"]
+__all__ = [
+    "DISTORTED",
+    "KINDS",
+    "LARGEST",
+    "PLAIN",
+    "STATISTICS",
+    "ClassSums",
+    "Protection",
+    "RunningTotal",
+    "Statistic",
+    "Summary",
+]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -183,16 +194,10 @@ class Summary:
     @classmethod
     def total(cls, summaries: Iterable[Summary]) -> Summary:
         """Add up summaries in their order, one at a time: memory does not grow with their number."""
-        sums: dict[str, Floats] = {}
+        running = RunningTotal()
         for summary in summaries:
-            for name, array in summary.arrays.items():
-                if name in sums:
-                    sums[name] += array
-                else:
-                    sums[name] = np.array(array, dtype=np.float64)
-        if not sums:
-            raise InputError("nothing to add up: no client sent a summary")
-        return cls(sums)
+            running.add(summary)
+        return running.total()
 
     def __add__(self, other: Summary) -> Summary:
         if (self.classes, self.dimensions) != (other.classes, other.dimensions):
@@ -301,6 +306,32 @@ class Summary:
             f"Summary({self.clients} client{'s' * (self.clients != 1)}, {self.samples:,} samples, "
             f"{self.classes} classes, {self.dimensions} dimensions, {copies})"
         )
+
+
+class RunningTotal:
+    """Adds up summaries one at a time, in their order."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Floats] = {}
+
+    @property
+    def classes(self) -> int:
+        """The number of classes; 0 before the first summary."""
+        return len(self._sums.get("class_counts", ()))
+
+    def add(self, summary: Summary) -> None:
+        """Add one more."""
+        for name, array in summary.arrays.items():
+            if name in self._sums:
+                self._sums[name] += array
+            else:
+                self._sums[name] = np.array(array, dtype=np.float64)
+
+    def total(self) -> Summary:
+        """Return the total so far."""
+        if not self._sums:
+            raise InputError("nothing to add up: no client sent a summary")
+        return Summary(self._sums)
 
 
 def _check_names(arrays: Mapping[str, Floats]) -> None:

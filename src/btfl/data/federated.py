@@ -43,7 +43,8 @@ class FederatedData:
         return self.source.sample_shape if self.embedded is None else self.embedded.shape
 
     def __len__(self) -> int:
-        return len(self.partition)
+        """Return how many clients take part in training; those that are held out come after them."""
+        return self.partition.seen
 
     def of(self, client: int, round_: int) -> ClientData:
         """Return what a client may train with in a round; its test part is not in it."""

@@ -6,7 +6,7 @@ Exact copies of a sample always go to the same side of the same client, so that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -42,6 +42,9 @@ class PartitionSettings(Settings):
         "ordered: by the order of the samples in each class, for windows that overlap in time.",
     )
     fewest: int = knob(20, "Distinct samples that a natural client needs; those with fewer are left out.", least=FEWEST)
+    held_out: float = knob(
+        0.0, "Share of the clients that are kept out of training, to be enrolled when it has ended.", least=0, below=1
+    )
 
     def check(self) -> None:
         """Refuse to deal samples to nobody knows how many clients."""
@@ -56,7 +59,7 @@ class PartitionSettings(Settings):
         return {name: value for name, value in super().as_dict().items() if _LATER.get(name, ...) != value}
 
 
-_LATER: Mapping[str, Any] = {"fewest": 20}
+_LATER: Mapping[str, Any] = {"fewest": 20, "held_out": 0.0}
 """Settings that came after the first manifests were written, and what those had."""
 
 
@@ -71,6 +74,7 @@ class Partition:
     copies_of : for each pool sample (n,), the first one with the same content (of natural clients: and owner)
     names : of the clients, if they are natural
     notes : what was left out and why, and what else a reader must know
+    held_out : how many clients, the last ones, are kept out of training
     """
 
     settings: PartitionSettings
@@ -79,9 +83,15 @@ class Partition:
     copies_of: Indices
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    held_out: int = 0
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    @property
+    def seen(self) -> int:
+        """How many clients take part in training: the first ones."""
+        return len(self.parts) - self.held_out
 
     def __repr__(self) -> str:
         return (
@@ -112,6 +122,9 @@ class Partition:
 def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Partition:
     """Deal a source's pool to clients: a pure function of the source, the settings and the seed.
 
+    Clients that are held out come last. They are drawn after all have been dealt to, so that the others' samples are
+    those they would have otherwise.
+
     Example
     -------
     >>> make_partition(load_source("digits"), PartitionSettings(clients=5), seed=0)
@@ -123,7 +136,7 @@ def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Pa
         found = natural_clients(source, copies_of, settings.clients, settings.fewest, ordered, seed)
         copies_of = own_copies(source, copies_of)
         notes = (*found.notes, *_notes(source, settings, copies_of))
-        return Partition(settings, seed, found.parts, copies_of, found.names, notes)
+        return _held_back(Partition(settings, seed, found.parts, copies_of, found.names, notes))
     dealt = _deal(source, np.flatnonzero(copies_of == np.arange(len(copies_of))), settings, seed)
     copies = _later_copies(copies_of)
     parts = tuple(
@@ -136,7 +149,30 @@ def make_partition(source: Source, settings: PartitionSettings, seed: int) -> Pa
         raise InputError(
             f"{broken} clients have no class with enough {source.kind} for an ordered split; ask for fewer clients"
         )
-    return Partition(settings, seed, parts, copies_of, notes=_notes(source, settings, copies_of))
+    return _held_back(Partition(settings, seed, parts, copies_of, notes=_notes(source, settings, copies_of)))
+
+
+def _held_back(partition: Partition) -> Partition:
+    """Return the partition with the clients that are held out at its end, drawn by the seed."""
+    share, count = partition.settings.held_out, len(partition)
+    if share == 0:
+        return partition
+    held_out = max(round(share * count), 1)
+    if count - held_out < 2:
+        raise InputError(
+            f"held_out = {share:g} of {count} clients leaves {count - held_out} to train with; a federation needs at "
+            "least 2"
+        )
+    drawn = np.sort(generator(partition.seed, "held out").choice(count, size=held_out, replace=False)).tolist()
+    order = [*(client for client in range(count) if client not in set(drawn)), *drawn]
+    note = f"{held_out} of {count} clients are held out: they take no part in training, and are enrolled afterwards"
+    return replace(
+        partition,
+        parts=tuple(partition.parts[client] for client in order),
+        names=tuple(partition.names[client] for client in order) if partition.names else (),
+        notes=(*partition.notes, note),
+        held_out=held_out,
+    )
 
 
 def _deal(source: Source, originals: Indices, settings: PartitionSettings, seed: int) -> list[Indices]:

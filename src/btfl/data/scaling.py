@@ -1,6 +1,7 @@
 """Signals and vectors in units of their own spread: mean 0 and standard deviation 1 in every channel or column.
 
-Mean and deviation are those of all clients' training parts, never of validation or test data. A federation needs sums
+Mean and deviation are those of the training parts of all clients that take part in training, never of validation or
+test data. A federation needs sums
 for it and nothing else: each client adds up its samples, then, once the mean is known, their squared distances from it.
 """
 
@@ -19,7 +20,7 @@ from btfl.data.source import Source
 
 
 def scaling_of(source: Source, partition: Partition) -> Scaling:
-    """Return mean and deviation of every channel or column over all clients' training parts."""
+    """Return mean and deviation of every channel or column over the training parts of clients that are not held out."""
     count = sum(_rows(part).shape[0] for part in _training(source, partition))
     mean = sum(_rows(part).sum(axis=0, dtype=np.float64) for part in _training(source, partition)) / count
     squares = sum(np.square(_rows(part).astype(np.float64) - mean).sum(axis=0) for part in _training(source, partition))
@@ -34,7 +35,7 @@ def standardised(source: Source, partition: Partition) -> Source:
 
 
 def _training(source: Source, partition: Partition) -> Iterator[Values]:
-    for part in partition.parts:
+    for part in partition.parts[: partition.seen]:
         yield source.pool.values[part.train]
 
 

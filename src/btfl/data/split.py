@@ -25,8 +25,12 @@ class ClientPart:
     test: Indices
 
     def __repr__(self) -> str:
-        sides = (("train", self.train), ("validation", self.validation), ("test", self.test))
-        return f"ClientPart({', '.join(f'{len(side):,} {name}' for name, side in sides)})"
+        return f"ClientPart({', '.join(f'{size:,} {name}' for name, size in self.sizes.items())})"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many samples each side has."""
+        return {"train": len(self.train), "validation": len(self.validation), "test": len(self.test)}
 
     @property
     def everything(self) -> Indices:

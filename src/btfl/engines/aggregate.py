@@ -7,12 +7,28 @@ same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl.errors import InputError
+from btfl.runs.standing import Standing
+
+Mean = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class Averaged:
+    """What a round came to."""
+
+    weights: Mean
+    left_out: Mapping[int, str] = field(default_factory=dict)
+    """Clients whose updates were not used, and why."""
+    standing: Standing = field(default_factory=Standing)
+    clip: float | None = None
+    """With privacy: the length to clip the next round's updates to."""
 
 
 class RunningSum:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from btfl.checks import printable
@@ -12,8 +12,10 @@ from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import FederatedData
+from btfl.engines.provenance import stamped
 from btfl.errors import BtflError
 from btfl.recipes.base import Description, Recipe, Update
+from btfl.runs.checkpoint import StoredWeights
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,19 @@ class Engine(Protocol):
 def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result:
     """Do one job: what a client's own process does, wherever it runs."""
     client_data = data.of(job.client, job.round)
+    if isinstance(job.private, StoredWeights):
+        job = replace(job, private=job.private.load())
     if job.task == "train":
-        return recipe.train(job.round, broadcast.shared, job.private, client_data)
+        update = recipe.train(job.round, broadcast.shared, job.private, client_data)
+        # with privacy for training, neither how much it has nor how well it does leaves the client
+        return replace(update, samples=1, metrics={}) if recipe.settings.privacy == "full" else update
     if job.task == "describe":
         return recipe.describe(broadcast.shared, job.private, client_data)
     assert broadcast.everyone is not None
     if job.task == "calibrate":
         return recipe.calibrate(broadcast.shared, job.private, client_data, broadcast.everyone)
-    return recipe.conclude(broadcast.shared, job.private, client_data, broadcast.everyone)
+    outcome = recipe.conclude(broadcast.shared, job.private, client_data, broadcast.everyone)
+    return stamped(outcome, recipe, data, broadcast.shared)
 
 
 def attempt(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result | Failure:

@@ -45,7 +45,7 @@ class Door:
     """
 
     def __init__(self, recipe: Recipe, data: FederatedData, faults: FaultSettings) -> None:
-        self._recipe, self._data, self._faults = recipe, data, faults
+        self._recipe, self.data, self._faults = recipe, data, faults
         self._shapes = {name: array.shape for name, array in recipe.initial().items()}
         self._first: dict[int, tuple[int, int]] = {}  # client -> samples it announced first, and in which round
 
@@ -70,16 +70,16 @@ class Door:
         """Raise an ``InputError`` for sums that no validation part could give."""
         if not isinstance(calibration, Calibration):
             raise InputError(f"a calibration is expected, not {type(calibration).__name__}")
-        part = self._data.partition.part_at(job.client, job.round)
+        part = self.data.partition.part_at(job.client, job.round)
         calibration.check(min(self._faults.most_samples, len(part.validation)))
 
     def _check_dealt(self, job: Job, samples: float) -> None:
         # A split that is redrawn in every round is redrawn here only for a client that claims more than its size.
-        if samples > self._data.size(job.client) and samples > (dealt := self._dealt(job.client, job.round)):
+        if samples > self.data.size(job.client) and samples > (dealt := self._dealt(job.client, job.round)):
             raise InputError(f"it claims {samples:g} samples, but was dealt {dealt}")
 
     def _dealt(self, client: int, round_: int) -> int:
-        return len(self._data.partition.part_at(client, round_).train)
+        return len(self.data.partition.part_at(client, round_).train)
 
 
 def check_update(update: Update, shapes: Shapes, faults: FaultSettings) -> None:
@@ -106,6 +106,8 @@ def check_summary(summary: Summary, check: Callable[[Summary], None], faults: Fa
         raise InputError(f"a summary is expected, not {type(summary).__name__}")
     for name, array in _arrays(summary.arrays).items():
         check_floats(name, array, np.float64)
+    if summary.calibration is not None:
+        raise InputError("a calibration is not asked for yet: it is made with everyone's summary")
     check(summary)
     for name in ("samples", "class_counts", "distorted_class_counts"):
         top = np.abs(summary.arrays[name]).max(initial=0.0)

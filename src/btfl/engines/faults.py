@@ -79,6 +79,8 @@ def usable(
         failures.append(f"client {job.client}: {reason}")
         warn(job, f"client {job.client} is left out: {reason}")
     answered = len(jobs) - len(failures)
+    if not jobs:  # with privacy, clients are drawn independently of each other: once in a while, none is
+        return
     if answered < settings.needed(len(jobs)):
         quoted = "; ".join(failures[:_NAMED])
         more = f"; and {len(failures) - _NAMED} more" if len(failures) > _NAMED else ""

@@ -14,12 +14,14 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from btfl.checks import printable
 from btfl.errors import BtflError, InputError
+from btfl.models.threads import one_thread
 
 if sys.platform == "linux":  # forked workers see the parent's arrays without a copy of them
     from multiprocessing.context import ForkProcess as Process
@@ -131,6 +133,11 @@ class _Worker:
             answer: tuple[bool, Any] = self.connection.recv()
         except (EOFError, OSError):  # before, or half-way through
             return None
+        except Exception as error:  # an exception of someone's own that cannot be made again from its arguments
+            why = f"{type(error).__name__}: {printable(error, 200)}"
+            return False, BtflError(
+                f"what a worker process sent cannot be read ({why}). Try one worker to see its cause"
+            )
         return answer
 
     def close(self) -> None:
@@ -168,16 +175,3 @@ def _leave_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch to one thread: small batches are slower with more, and sums could come out in another order."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

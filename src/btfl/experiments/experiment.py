@@ -51,6 +51,7 @@ class Experiment(BaseModel):
     shards: int = setting(PartitionSettings, "shards")
     split: Split = setting(PartitionSettings, "split")
     fewest: int = setting(PartitionSettings, "fewest")
+    held_out: float = setting(PartitionSettings, "held_out")
     standardise: bool = Field(
         True, description="Scale signals and vectors by mean and deviation of all clients' training parts."
     )
@@ -109,7 +110,9 @@ class Experiment(BaseModel):
 
     def partition_settings(self) -> PartitionSettings:
         """Return how the samples are divided among the clients."""
-        return PartitionSettings(self.clients, self.partition, self.alpha, self.shards, self.split, self.fewest)
+        return PartitionSettings(
+            self.clients, self.partition, self.alpha, self.shards, self.split, self.fewest, self.held_out
+        )
 
     def stream_settings(self) -> StreamSettings:
         """Return how the streams are made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,7 +10,6 @@ from torch import nn
 
 from btfl.backbones.load import Backbone, load_backbone
 from btfl.errors import InputError
-from btfl.runs.client import DeployedClient
 
 
 class Before(nn.Module):
@@ -42,11 +42,16 @@ class Before(nn.Module):
         return (samples - self.mean) / self.deviation if self._scales else samples
 
 
-def before(client: DeployedClient) -> Before:
-    """Return what comes before a client's network; a backbone must be the one that it was trained with."""
-    told, scaling = client.model.get("backbone"), client.model.get("scaling")
+def before(model: Mapping[str, Any]) -> Before:
+    """Return what comes before a network; a backbone must be the one that it was trained with.
+
+    Parameters
+    ----------
+    model : of a ``DeployedClient`` or a ``TrainedFederation``
+    """
+    told, scaling = model.get("backbone"), model.get("scaling")
     if told is None:
-        return Before(tuple(client.model["image_shape"]), None, scaling)
+        return Before(tuple(model["image_shape"]), None, scaling)
     shape = tuple(told["sample_shape"])
     backbone = load_backbone(told["name"], shape, told["image_size"])
     if backbone.spec["weights"] != told["weights"]:

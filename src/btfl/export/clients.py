@@ -21,10 +21,21 @@ def find_client(folder: str | Path, number: int | None = None, recipe: str = "fe
     """
     folder = Path(folder)
     own = client_number(folder)
-    if own is not None and FederationFiles(folder.parent).record.exists():
+    around = next((place for place in folder.parents[:2] if FederationFiles(place).record.exists()), None)
+    if own is not None and around is not None:
         if number is not None and number != own:
             raise InputError(f"{folder} is client {own}, not {number}: leave --client out")
-        folder, number = folder.parent, own
+        folder, number = around, own
+    federation, number = federation_in(folder, recipe), number or 0
+    if not 0 <= number < len(federation.outcomes):
+        raise InputError(
+            f"there is no client {number}: this federation has clients 0 to {len(federation.outcomes) - 1}"
+        )
+    return federation.client(number)
+
+
+def federation_in(folder: Path, recipe: str = "fedavg") -> TrainedFederation:
+    """Return the trained federation in a folder: its own, a training's, or a run's."""
     places = [FederationFiles(folder), TrainingFiles(folder).final, RunFiles(folder).training(recipe).final]
     place = next((place for place in places if place.record.exists()), None)
     if place is None:
@@ -34,9 +45,4 @@ def find_client(folder: str | Path, number: int | None = None, recipe: str = "fe
             f"folder with {places[0].record.name}) or a client's folder in one. Looked for the recipe '{recipe}'"
             + (f"; trained here: {trained}" if trained else "")
         )
-    federation, number = TrainedFederation.load(place.folder), number or 0
-    if not 0 <= number < len(federation.outcomes):
-        raise InputError(
-            f"there is no client {number}: this federation has clients 0 to {len(federation.outcomes) - 1}"
-        )
-    return federation.client(number)
+    return TrainedFederation.load(place.folder)

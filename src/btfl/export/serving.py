@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from btfl.core.client import Weights
+from btfl.core.provenance import Provenance
 from btfl.core.summary import Summary
 from btfl.errors import InputError
 from btfl.export.before import before
 from btfl.export.extractor import extractor_graph
-from btfl.export.write import without_features
+from btfl.export.write import stamp, without_features
 from btfl.methods.coherent import Coherent
-from btfl.monitor import MonitorSettings, calibrate, own_features
+from btfl.monitor import MonitorSettings, levels_for
 from btfl.runs.layout import RunFiles
 from btfl.runs.trained import TrainedFederation
 from btfl.zoo.serving import Serving, save_serving
@@ -45,12 +46,12 @@ def pack_serving(run: Path, folder: Path, weights: Weights | None = None) -> Ser
         train, labels = whole.statistic("train_features"), whole.statistic("train_labels")
         own[number] = Summary.of(train, labels, whole.classes).arrays
         bundles[number] = without_features(whole)
-        warm_up = MonitorSettings().warm_up
         # the method as it will be served, which is without features
-        calibrations[number] = calibrate(Coherent(bundles[number]), own_features(whole), warm_up)
+        calibrations[number] = levels_for(Coherent(bundles[number]), whole, MonitorSettings().warm_up)
     client = federation.client(0)
-    graph = extractor_graph(client.extractor(), before(client))
+    graph = extractor_graph(client.extractor(), before(client.model))
     graph.producer_name = "btfl"
+    stamp(graph, Provenance.of_bundle(client.bundle))
     serving = Serving(
         bundles, own, calibrations, graph.SerializeToString(deterministic=True), RECIPE, federation.digest()
     )

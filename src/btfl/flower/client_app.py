@@ -6,8 +6,7 @@ Node config: ``partition-id`` (which client this is), ``folder`` (where it keeps
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +17,13 @@ from btfl.core.calibration import Calibration
 from btfl.data.federated import FederatedData
 from btfl.engines.base import Failure, Job, Kept, perform
 from btfl.engines.door import check_description, check_update
-from btfl.engines.federation import run_spec
-from btfl.engines.pool import one_thread
+from btfl.engines.provenance import run_identity, run_spec
 from btfl.errors import BtflError, InputError
-from btfl.flower.messages import pack_result, unpack_job
+from btfl.flower.messages import TYPES, pack_result, unpack_job
+from btfl.flower.secure import is_masked, masked_answer, offer_keys, reveal_shares, share_secrets
 from btfl.flower.state import PrivateState
 from btfl.flower.task import FlowerTask, TaskReader
+from btfl.models.threads import one_thread
 from btfl.recipes.base import Description, Recipe, Update
 from btfl.runs.layout import TrainingFiles, client_name
 from btfl.runs.trained import save_outcome
@@ -34,6 +34,9 @@ def make_client_app(task: FlowerTask | TaskReader = FlowerTask.from_run_config) 
     app = ClientApp()
     app.query("introduce")(introduce)
     app.train()(partial(answer, task))
+    app.query("secure_keys")(partial(_secure, lambda own, message, context: offer_keys(message, context)))
+    app.query("secure_shares")(partial(_secure, share_secrets))
+    app.query("secure_reveal")(partial(_secure, reveal_shares))
     app.query("describe")(partial(answer, task))
     app.query("calibrate")(partial(answer, task))
     app.query("conclude")(partial(answer, task))
@@ -47,24 +50,50 @@ def introduce(message: Message, context: Context) -> Message:
 
 def answer(task: FlowerTask | TaskReader, message: Message, context: Context) -> Message:
     """Do a job; what goes wrong is told in a sentence."""
-    result: Update | Description | Calibration | Kept | Failure
     try:
         with one_thread():
             fixed = task if isinstance(task, FlowerTask) else task(context.run_config)
+            recipe, data = fixed.make(_root(context))
+            if recipe.settings.secure and not is_masked(message) and message.metadata.message_type != TYPES["conclude"]:
+                raise InputError("this client sends masked numbers alone, and the server has asked for others")
             result = _work(fixed, message, context)
+            if is_masked(message) and not isinstance(result, Kept):
+                broadcast, job, _ = unpack_job(message.content)
+                shared = broadcast.shared
+                content = masked_answer(_client(context), message, context, result, recipe, data, shared, job)
+            else:
+                content = pack_result(result)
     except BtflError as error:
-        result = Failure(str(error))
-    return Message(pack_result(result), reply_to=message)
+        content = pack_result(Failure(str(error)))
+    return Message(content, reply_to=message)
+
+
+def _secure(step: Callable[[int, Message, Context], RecordDict], message: Message, context: Context) -> Message:
+    """Do one step of a secure sum; what goes wrong is told in a sentence."""
+    try:
+        content = step(_client(context), message, context)
+    except BtflError as error:
+        content = pack_result(Failure(str(error)))
+    except Exception as error:  # whatever another's keys and shares may cause
+        content = pack_result(Failure(f"a secure sum cannot go on: {type(error).__name__}"))
+    return Message(content, reply_to=message)
+
+
+def _root(context: Context) -> str | None:
+    root = context.node_config.get("root")
+    return None if root is None else str(root)
 
 
 def run_name(recipe: Recipe, data: FederatedData) -> str:
-    """Name a run by everything that determines its outcome, so that no client works on another by mistake."""
-    return hashlib.sha256(json.dumps(run_spec(recipe, data), sort_keys=True).encode()).hexdigest()[:16]
+    """Name a run by what determines its outcome, so that no client works on another by mistake.
+
+    The number of rounds is no part of it: a run that goes on finds the private states it left.
+    """
+    return run_identity(run_spec(recipe, data))
 
 
 def _work(task: FlowerTask, message: Message, context: Context) -> Update | Description | Calibration | Kept:
-    root = context.node_config.get("root")
-    recipe, data = task.make(None if root is None else str(root))
+    recipe, data = task.make(_root(context))
     broadcast, job, run = unpack_job(message.content)
     if job.client != _client(context):
         raise InputError(f"this is client {_client(context)}, not {job.client}")

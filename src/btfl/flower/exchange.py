@@ -37,6 +37,8 @@ from btfl.recipes.base import Description
 
 log = logging.getLogger(__name__)
 
+_NO_VALIDATION = "it has no validation part"
+
 
 @dataclass(frozen=True, eq=False)
 class LocalView:
@@ -102,6 +104,8 @@ class Exchanged:
     """The nodes that have their bundle."""
     failed: Mapping[int, str]
     """The nodes that have none, and why."""
+    uncalibrated: Mapping[int, str] = field(default_factory=dict)
+    """The nodes that have no part in the calibration, and why; they have their bundles nevertheless."""
 
     @property
     def likelihood(self) -> DiscretisedLikelihood:
@@ -147,8 +151,9 @@ def exchange(
 
     everyone = Summary.total(summaries())
     faults.check_cohort(len(described))
+    uncalibrated: dict[int, str] = {}
     if exact:
-        everyone = _calibrated(grid, arrays, everyone, described, faults)
+        everyone = _calibrated(grid, arrays, everyone, described, faults, uncalibrated)
     answer_to_all = RecordDict({"arrays": arrays, "everyone": to_record(everyone.to_arrays())})
     kept = []
     for node, reply in ask(
@@ -160,11 +165,18 @@ def exchange(
         except InputError as error:
             _fail(failed, node, error)
     _enough(len(kept), len(nodes), faults, failed)
-    return Exchanged(everyone, tuple(kept), failed)
+    return Exchanged(everyone, tuple(kept), failed, uncalibrated)
 
 
-def _calibrated(grid: Grid, arrays: ArrayRecord, everyone: Summary, nodes: list[int], faults: FaultSettings) -> Summary:
-    """Return the total with what the validation parts make of it; nodes that have none are left out of that sum."""
+def _calibrated(
+    grid: Grid,
+    arrays: ArrayRecord,
+    everyone: Summary,
+    nodes: list[int],
+    faults: FaultSettings,
+    left_out: dict[int, str],
+) -> Summary:
+    """Return the total with what the validation parts make of it; who has no part in that is noted in ``left_out``."""
     question = RecordDict({"arrays": arrays, "everyone": to_record(everyone.to_arrays())})
     fits = Calibration.total(())
     for node, reply in ask(grid, "query.btfl_calibrate", dict.fromkeys(nodes, question), faults.time_limit, _go_on):
@@ -173,7 +185,10 @@ def _calibrated(grid: Grid, arrays: ArrayRecord, everyone: Summary, nodes: list[
             assert isinstance(answer, Calibration)
             answer.check(faults.most_samples)
         except InputError as error:
-            log.info("node %d has no part in the calibration: %s", node, printable(error))
+            left_out[node] = printable(error)
+            # to have no validation part is nothing to warn of; to send what no such part could give is
+            level = logging.INFO if left_out[node] == _NO_VALIDATION else logging.WARNING
+            log.log(level, "node %d has no part in the calibration: %s", node, left_out[node])
             continue
         fits += answer
     return everyone.calibrated(fits) if fits.samples else everyone
@@ -214,7 +229,7 @@ def _summary(view: LocalView, protection: Protection | None = None) -> Summary:
 
 def _calibrate(view: LocalView, everyone: Summary) -> Calibration:
     if view.validation is None:
-        raise InputError("it has no validation part")
+        raise InputError(_NO_VALIDATION)
     features, labels = view.validation
     heads = view.global_head, view.personal_head
     return Calibration.of(*heads, _summary(view), everyone, _single(features), labels)
@@ -253,6 +268,8 @@ def _answer(task: str, reply: Message | None) -> object:
         raise InputError("no answer in time")
     if reply.has_error():
         raise InputError(reason(reply))
+    if not reply.has_content():
+        raise InputError("its answer is empty")
     answer = unpack_result(task, reply.content)
     if isinstance(answer, Failure):
         raise InputError(answer.reason)

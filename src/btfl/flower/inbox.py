@@ -56,8 +56,9 @@ def ask(
 
     ``check`` is called while waiting, and may raise an error if there is no point in it.
     """
-    inbox, deadline = Inbox(grid), time.monotonic() + limit
+    inbox = Inbox(grid)
     tickets = {node: inbox.push(Message(content, node, message_type, ttl=limit)) for node, content in contents.items()}
+    deadline = time.monotonic() + limit
     for node, ticket in tickets.items():
         while (reply := inbox.take(ticket)) is None and ticket and time.monotonic() < deadline:
             check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -10,6 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from btfl.engines.federation import Event, is_finished, train_federation
 from btfl.flower.session import GridEngine
 from btfl.flower.task import FlowerTask, TaskReader
+from btfl.runs.layout import TrainingFiles
 from btfl.runs.trained import TrainedFederation
 
 log = logging.getLogger("flwr")  # whose lines `flwr run --stream` shows
@@ -29,10 +31,12 @@ def make_server_app(read_task: TaskReader = FlowerTask.from_run_config) -> Serve
 def serve(grid: Grid, task: FlowerTask) -> TrainedFederation:
     """Train; the shared model and the checkpoints stay in the task's folder, the bundles with the clients."""
     recipe, data = task.make()
-    engine = GridEngine(grid, task.faults)
+    engine = GridEngine(grid, task.faults, bindings=TrainingFiles(Path(task.folder)).nodes)
     log.info("btfl: %s on %s, %d clients, run folder %s", recipe.name, data.source.name, len(data), task.folder)
-    federation = train_federation(recipe, data, engine, folder=task.folder, report=_tell, faults=task.faults)
-    if is_finished(task.folder):
+    federation = train_federation(
+        recipe, data, engine, folder=task.folder, report=_tell, faults=task.faults, longer=True
+    )
+    if is_finished(task.folder, recipe.settings.rounds):
         log.info("btfl: done; the shared model is in %s, every client has its bundle", task.folder)
     else:
         log.warning("btfl: some clients have no bundle, see above; start the run again to give them another chance")

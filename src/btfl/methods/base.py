@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -23,6 +23,7 @@ from btfl.methods.card import Card
 
 Floats = NDArray[np.float64]
 Takes = Literal["features", "images"]
+Brings = Literal["nothing", "samples", "labels"]
 
 
 class Client(Protocol):
@@ -77,6 +78,10 @@ class Trace(Mapping[str, NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._columns)
 
+    def keys(self) -> KeysView[str]:
+        """Return the names of the columns."""
+        return self._columns.keys()
+
     def __getattr__(self, name: str) -> NDArray[Any]:
         if name.startswith("_") or name not in self._columns:
             raise AttributeError(f"this trace has no column '{name}', only {', '.join(self.__dict__['_columns'])}")
@@ -124,6 +129,10 @@ class Method(ABC):
     """Whether it takes gradient steps at test time, which is slow; ``--method all`` leaves such methods out."""
     exportable: ClassVar[bool] = False
     """Whether ``btfl export`` can write it as one ONNX graph."""
+    enrols: ClassVar[Brings] = "labels"
+    """The least that a device which took no part in training must bring, for the method to be of use to it."""
+    memory_outlives_bundle: ClassVar[bool] = False
+    """Whether its memory of a stream holds no features, so that it means the same with a bundle of later rounds."""
     sees_labels: ClassVar[bool] = False
     """Whether it is told the answers: a ceiling, and no method."""
     paper: ClassVar[str] = ""

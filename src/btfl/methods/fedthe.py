@@ -28,7 +28,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.heads import RowwiseLinear
 from btfl.core.softmax import entropy, log_softmax
 from btfl.knobs import Settings, knob
-from btfl.methods.base import Client, Column, Floats, Method
+from btfl.methods.base import Brings, Client, Column, Floats, Method
 from btfl.methods.card import SKY, Card
 from btfl.methods.state import check_keys, numbers
 
@@ -140,6 +140,7 @@ class FedThe(Method):
         Card("fedthe-on-fedavg", "FedTHE on FedAvg", colour=SKY, marker="D open", line="dashdot", recipe="fedavg"),
     )
     recipe: ClassVar[str] = "balanced"
+    enrols: ClassVar[Brings] = "samples"
     settings_class: ClassVar[type[Settings]] = FedTheSettings
     needs: ClassVar[tuple[str, ...]] = ("global_class_feature_sums", "global_class_counts", "train_features")
     columns: ClassVar[Mapping[str, Column]] = {

@@ -13,7 +13,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.heads import probabilities
 from btfl.errors import InputError
 from btfl.knobs import NoSettings
-from btfl.methods.base import Client, Column, Floats, Method
+from btfl.methods.base import Brings, Client, Column, Floats, Method
 from btfl.methods.card import GREY, INK, Card
 
 __all__ = ["GlobalHead", "Oracle", "PersonalHead", "probabilities"]
@@ -25,6 +25,7 @@ class GlobalHead(Method):
     cards: ClassVar[tuple[Card, ...]] = (
         Card("fedavg", "FedAvg", "the global model, as it is", "McMahan et al., AISTATS 2017", INK, "s"),
     )
+    enrols: ClassVar[Brings] = "nothing"
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return the global head's probabilities for (samples, dimensions) features."""
@@ -45,6 +46,7 @@ class PersonalHead(Method):
             "dotted",
         ),
     )
+    enrols: ClassVar[Brings] = "samples"
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return the personal head's probabilities for (samples, dimensions) features."""
@@ -66,6 +68,7 @@ class Oracle(Method):
         Card("oracle-balanced", "Oracle (balanced)", colour=GREY, marker="h dotted", line="dashdot", recipe="balanced"),
     )
     sees_labels: ClassVar[bool] = True
+    enrols: ClassVar[Brings] = "samples"
     columns: ClassVar[Mapping[str, Column]] = {"e": Column("1 where the global head was chosen, else 0")}
 
     def __init__(self, client: Client | ClientBundle, settings: NoSettings | None = None, **changes: Any) -> None:

@@ -13,3 +13,6 @@ MODELS: Mapping[str, str] = {
     "linear": "btfl.models.linear:linear",
 }
 """Where each model's factory is, as ``module:function``; imported when the model is built."""
+
+HEADS_ALONE = ("linear",)
+"""Models that are a head and no extractor: samples are the features already."""

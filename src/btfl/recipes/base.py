@@ -14,9 +14,11 @@ from typing import Any, ClassVar
 
 from btfl.core.calibration import Calibration
 from btfl.core.client import ClientOutcome, Weights
+from btfl.core.heads import LinearHead
 from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
 from btfl.errors import InputError
+from btfl.models.names import HEADS_ALONE
 from btfl.recipes.settings import TrainingSettings
 
 
@@ -46,11 +48,22 @@ class Recipe(ABC):
     """The recipe whose rounds these are, where only the end differs: what it has trained need not be trained again."""
     calibrates: ClassVar[bool] = False
     """Whether clients are asked to ``calibrate``."""
+    trains_extractor_alone: ClassVar[bool] = False
+    """Whether no head is trained in its rounds, so that a model which is a head alone leaves nothing to train."""
     protection: Callable[[int], Protection] | None = None
     """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 
     def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
+        if reason := self.unsuitable(settings.model):
+            raise InputError(f"the recipe '{self.name}' {reason}: take another recipe, or another model")
         self.settings, self.sample_shape, self.classes = settings, sample_shape, classes
+
+    @classmethod
+    def unsuitable(cls, model: str) -> str | None:
+        """Return why a model cannot be trained this way; None if it can."""
+        if cls.trains_extractor_alone and model in HEADS_ALONE:
+            return f"trains an extractor under a fixed head, and the model '{model}' has none"
+        return None
 
     @property
     def rounds(self) -> int:
@@ -72,6 +85,14 @@ class Recipe(ABC):
     @abstractmethod
     def check_summary(self, summary: Summary) -> None:
         """Refuse, with an ``InputError``, a summary that no client's data could give; asked before adding up."""
+
+    def feature_size(self) -> int:
+        """Return how many features a summary is about."""
+        raise InputError(f"the recipe '{self.name}' does not say how wide its features are")
+
+    def shared_head(self, shared: Weights) -> LinearHead | None:
+        """Return the head that everyone trained, by which the server can judge class means; None if there is none."""
+        return None
 
     def calibrate(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> Calibration:
         """When everyone's summary is known, look at the client's validation part with it.

@@ -59,10 +59,14 @@ class FedAvg(NetworkRecipe):
 
     def conclude(self, shared: Weights, private: Weights, data: ClientData, everyone: Summary) -> ClientOutcome:
         """Measure what the test-time methods need, and fine-tune a copy of the model."""
+        bundle = self.bundle(self.received(shared), private, data, everyone)
+        return ClientOutcome(bundle, {"finetuned": self.finetuned(shared, data)})
+
+    def finetuned(self, shared: Weights, data: ClientData) -> Weights:
+        """Return a copy of the model after further epochs on the client's own samples (FedAvg+FT)."""
         settings, network = self.settings, self.received(shared)
-        bundle = self.bundle(network, private, data, everyone)
         train_network(network, data.train, settings.finetune_epochs, settings, self.loss(data), "finetune", data.client)
-        return ClientOutcome(bundle, {"finetuned": to_arrays(network)})
+        return to_arrays(network)
 
     def personalise(self, when: int | str, network: Network, private: Weights, data: ClientData) -> Weights:
         """Train what is the client's own on the frozen network, in a round or at the end; give it back."""

@@ -23,6 +23,7 @@ class FedBabu(FedAvg):
     """A body that is trained under a fixed head; at the end a fine-tuned network for each client."""
 
     name: ClassVar[str] = "fedbabu"
+    trains_extractor_alone: ClassVar[bool] = True
 
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
         """Train the extractor under the frozen head."""

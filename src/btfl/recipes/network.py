@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.calibration import Calibration
-from btfl.core.heads import HeadLike
-from btfl.core.summary import Summary
+from btfl.core.client import Weights
+from btfl.core.heads import HeadLike, LinearHead
+from btfl.core.private import Clipping, default_radius
+from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
 from btfl.data.samples import Values
 from btfl.errors import InputError
@@ -34,14 +38,31 @@ class NetworkRecipe(Recipe):
             data.train.labels,
             self.classes,
             distorted=self._features_of_copies(network, data),
-            protection=None if self.protection is None else self.protection(data.client),
+            protection=self._protection(network, data),
         )
+
+    def _protection(self, network: Network, data: ClientData) -> Protection | None:
+        """Return what is done to the client's data before: an own protection, or clipping for a private total."""
+        if self.protection is not None:
+            return self.protection(data.client)
+        if not self.settings.is_private:
+            return None
+        return Clipping(self.settings.feature_radius or default_radius(network.feature_size))
 
     def check_summary(self, summary: Summary) -> None:
         """Refuse sums that no client's data could give."""
         network = workbench(self)
         exact = self.protection is None
         summary.check(self.classes, network.feature_size, exact=exact, nonnegative=network.nonnegative)
+
+    def feature_size(self) -> int:
+        """Return the width of the network's features."""
+        return int(workbench(self).feature_size)
+
+    def shared_head(self, shared: Weights) -> LinearHead | None:
+        """Return the network's head, if it is among the weights that everyone trained."""
+        weight = shared.get("head.weight")
+        return None if weight is None else LinearHead.of((weight, shared.get("head.bias")))
 
     def look(
         self, network: Network, global_head: HeadLike, personal_head: HeadLike, data: ClientData, everyone: Summary
@@ -66,8 +87,12 @@ class NetworkRecipe(Recipe):
             features=train,
             labels=data.train.labels,
             validation=(extract(network, data.validation.values), data.validation.labels),
-            metadata={"client": data.client, "recipe": self.name},
+            metadata={"client": data.client, "recipe": self.name, **self._promise()},
         )
+
+    def _promise(self) -> dict[str, Any]:
+        promise = self.settings.promise()
+        return {"privacy": promise} if promise else {}
 
     def _features_of_copies(self, network: Network, data: ClientData) -> NDArray[np.float32] | None:
         """What a class looks like when a sample is poor; None for vectors that come without copies."""

@@ -47,6 +47,7 @@ class PFedFda(NetworkRecipe):
     """A shared extractor, and class means and a covariance that are averaged with it."""
 
     name: ClassVar[str] = "pfedfda"
+    trains_extractor_alone: ClassVar[bool] = True
     formulas: ClassVar[PFedFdaSettings] = PFedFdaSettings()
 
     def initial(self) -> Weights:

@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from btfl.knobs import Settings, knob
+from btfl.errors import InputError
+from btfl.knobs import knob
+from btfl.recipes.privacy import PrivacySettings
 
 Optimiser = Literal["sgd", "adam"]
 Precision = Literal["fp32", "bf16"]
+Defence = Literal[
+    "screen", "none", "median", "trimmed-mean", "clip", "multi-krum", "geometric-median", "centred-clipping", "dnc"
+]
 
 
 @dataclass(frozen=True)
-class TrainingSettings(Settings):
+class TrainingSettings(PrivacySettings):
     """Everything the trained weights depend on, besides the data and the recipe."""
 
     title: ClassVar[str] = "training"
@@ -49,6 +54,35 @@ class TrainingSettings(Settings):
         "fp32", "What the extractor computes in while it is trained; weights, head and loss are always fp32."
     )
     compile: bool = knob(False, "Whether torch.compile makes a faster extractor for training.")
+    defence: Defence = knob(
+        "screen", "How the server averages, against clients that lie; `screen` changes nothing while nobody does."
+    )
+    secure: bool = knob(
+        False, "Secure aggregation: the server learns sums alone, masked on Flower; in one process the same arithmetic."
+    )
+    secure_range: float = knob(
+        256.0, "Secure aggregation: no weight and no feature may be beyond this, in absolute value.", above=0, most=1e6
+    )
+    liars: float = knob(
+        0.2,
+        "Share of the clients that may lie, for defences that must be told: trimmed-mean, multi-krum, dnc.",
+        least=0,
+        below=0.5,
+    )
+
+    def check(self) -> None:
+        """Refuse settings that do not go together."""
+        super().check()
+        if self.secure and self.defence not in ("screen", "none"):
+            raise InputError(
+                f"training: defence={self.defence} and secure do not go together: it compares single updates, which "
+                "nobody sees. Leave the defence out"
+            )
+        if self.secure and self.clip_quantile is not None:
+            raise InputError(
+                "training: clip_quantile and secure do not go together: the clip adapts to the lengths of single "
+                "updates. Choose update_clip, and leave the quantile out"
+            )
 
     @classmethod
     def for_model(cls, model: str, **changes: Any) -> TrainingSettings:
@@ -76,6 +110,11 @@ _LATER: Mapping[str, Any] = {
     "dbe_momentum": 1.0,
     "babu_epochs": 5,
     "adaptation_rounds": 20,
+    "defence": "screen",
+    "secure": False,
+    "secure_range": 256.0,
+    "liars": 0.2,
+    **{each.name: each.default for each in PrivacySettings.knobs()},
 }
 """Settings that came after the first runs were written down, and what those runs had."""
 

@@ -95,6 +95,11 @@ def paired_bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) 
     return found
 
 
+def means(table: pd.DataFrame) -> list[Interval]:
+    """Return the mean of each column of a table of ``by_client``, with its interval over clients (and seeds)."""
+    return _bootstrap([part.to_numpy(np.float64) for _, part in table.groupby(level="seed")])
+
+
 def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> list[Interval]:
     """Return an interval for each column of (clients, columns) arrays, one a seed; all see the same draws."""
     rng = generator(seed, "bootstrap")

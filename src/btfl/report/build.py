@@ -17,6 +17,7 @@ from btfl.report.figures import accuracy, judgement, weights
 from btfl.report.groups import Group, group_runs, load_runs
 from btfl.report.page import render
 from btfl.report.table import Table
+from btfl.report.unseen import unseen_table
 from btfl.report.verdict import verdict
 from btfl.storage import check_inside, write_atomically
 
@@ -138,6 +139,7 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
     )  # fmt: skip
     yield from cost_tables(group)
     yield from tables.interval_tables(group)
+    yield unseen_table(group)
     yield tables.paper_table(group)
     yield make(
         "clients", "IND against EXD accuracy of each client",

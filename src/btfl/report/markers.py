@@ -63,10 +63,7 @@ def marker_style(name: str) -> MarkerStyle:
 
 def marker_svg(name: str) -> str:
     """Return a marker as an SVG picture that is as high as the text around it, in the text's colour."""
-    parts = [
-        "M" + "L".join(f"{x:.3g} {-y:.3g}" for x, y in loop[:-1]) + "Z"
-        for loop in _polygons(marker_path(name))
-    ]
+    parts = ["M" + "L".join(f"{x:.3g} {-y:.3g}" for x, y in loop[:-1]) + "Z" for loop in _polygons(marker_path(name))]
     return (
         '<svg class="mark" viewBox="-.75 -.75 1.5 1.5" aria-hidden="true">'
         f'<path fill="currentColor" d="{"".join(parts)}"/></svg>'

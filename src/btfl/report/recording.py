@@ -5,6 +5,7 @@ Nothing but numpy is loaded until a table or a figure is asked for, so that a de
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -115,9 +116,41 @@ class Recording:
     def __repr__(self) -> str:
         return f"Recording({len(self)} samples of {self.method!r})"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: e along the stream, drawn with nothing but numpy."""
+        title = html.escape(self.method.card().title)
+        if not self._probabilities or "e" not in self.trace:
+            return f"<p>{title}: {len(self):,} samples recorded</p>"
+        caption = f"{title}: trust in the global head (e) for each of {len(self):,} samples"
+        return f"<p>{caption}</p>{_strip(self.trace['e'])}"
+
     def _check(self) -> None:
         if not self._probabilities:
             raise InputError("nothing is recorded yet: call predict first")
+
+
+_WIDTH, _HEIGHT, _LEFT, _PAD = 640, 150, 30, 10
+_DOTS = 2_000  # more would be drawn over each other, and slow a notebook down
+
+
+def _strip(weights: Floats) -> str:
+    """Return e along the stream as a small picture (SVG) in the page's own colours, light or dark."""
+    shown = np.unique(np.linspace(0, len(weights) - 1, min(len(weights), _DOTS)).astype(int))
+    across = _LEFT + _PAD + (_WIDTH - _LEFT - 2 * _PAD) * shown / max(len(weights) - 1, 1)
+    down = _PAD + (_HEIGHT - 2 * _PAD) * (1.0 - weights[shown])
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2"/>' for x, y in zip(across, down, strict=True))
+    lines = "".join(
+        f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:g}" y2="{y:g}"/>'
+        f'<text x="{_LEFT - 6}" y="{y + 4:g}" stroke="none" text-anchor="end">{value:g}</text>'
+        for value in (0.0, 0.5, 1.0)
+        for y in (_PAD + (_HEIGHT - 2 * _PAD) * (1.0 - value),)
+    )
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" style="max-width:100%" role="img" '
+        f'aria-label="e along the stream" font-family="sans-serif" font-size="11">'
+        f'<g stroke="currentColor" stroke-opacity="0.3" fill="currentColor">{lines}</g>'
+        f'<g fill="#d6277e" fill-opacity="0.6">{dots}</g></svg>'
+    )
 
 
 def record(method: Method) -> Recording:

@@ -20,6 +20,7 @@ from btfl.core.client import Weights
 from btfl.errors import StorageError
 from btfl.runs.layout import CHECKPOINT, PRIVATE, TrainingFiles
 from btfl.runs.lock import locked
+from btfl.runs.standing import Standing
 from btfl.storage import load_record, read_described, read_json, save_record, sealed, sweep_temporary, write_json
 
 KIND, CHECKPOINT_KIND, PRIVATE_KIND, VERSION = "btfl training", "btfl checkpoint", "btfl private state", 1
@@ -39,6 +40,10 @@ class TrainingState:
     """Private states of the clients that have any."""
     history: tuple[Mapping[str, Any], ...] = ()
     """Metrics of each round."""
+    standing: Standing = field(default_factory=Standing)
+    """What the default defence knows of the clients."""
+    clip: float | None = None
+    """With privacy: the length to which updates are clipped, where it adapts."""
 
 
 class RunFolder:
@@ -48,6 +53,7 @@ class RunFolder:
         self.folder = Path(folder)
         self.files = TrainingFiles(self.folder)
         self._written_in: dict[int, int] = {}  # client -> round of its newest private state
+        self._whole: dict[int, dict[int, int]] = {}  # round saved or loaded here -> what _written_in was then
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -86,6 +92,21 @@ class RunFolder:
         if self.spec() is None:
             write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
 
+    def lengthen(self, spec: Mapping[str, Any]) -> None:
+        """Let the training here go on for more rounds, if these are all that differs; its checkpoints stay."""
+        found = self.spec()
+        if found is None or not isinstance(found.get("settings"), dict):
+            return
+        before, asked = found["settings"].get("rounds"), spec["settings"]["rounds"]
+        same = {**found, "settings": {**found["settings"], "rounds": asked}} == dict(spec)
+        if same and type(before) is int and before != asked:
+            if asked < before:
+                raise StorageError(
+                    f"{self.folder} has been trained for {before} rounds already: ask for more than that, not {asked}"
+                )
+            with self.lock():
+                write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
+
     def check(self, spec: Mapping[str, Any]) -> None:
         """Refuse a folder that holds a training of another kind, and name the differences."""
         found = self.spec()
@@ -109,9 +130,12 @@ class RunFolder:
             "round": state.round,
             "history": [dict(row) for row in state.history],
             "private": {str(client): round_ for client, round_ in sorted(self._written_in.items())},
+            "standing": state.standing.as_json(),
+            "clip": state.clip,
         }
         place = self.files.checkpoint(state.round)
         save_record(place, CHECKPOINT, CHECKPOINT_KIND, VERSION, fields, state.shared)
+        self._whole[state.round] = dict(self._written_in)
         self._sweep(state.round)
         return replace(state, private=_PrivateStates(self, self._written_in))
 
@@ -124,7 +148,7 @@ class RunFolder:
         for number in rounds:
             try:
                 fields, shared = load_record(self.files.checkpoint(number), CHECKPOINT, CHECKPOINT_KIND, VERSION)
-                written_in = _written_in(fields, number)
+                written_in, standing = _written_in(fields, number), Standing.from_json(fields.get("standing"))
                 for client, round_ in written_in.items():
                     self.load_private(client, round_)  # only to see that it is whole
             except StorageError as error:
@@ -132,8 +156,10 @@ class RunFolder:
                 log.warning(sentence)
                 warn(number, sentence)
                 continue
-            self._written_in = written_in
-            return TrainingState(number, shared, _PrivateStates(self, written_in), tuple(fields["history"]))
+            self._written_in, self._whole[number] = written_in, dict(written_in)
+            return TrainingState(
+                number, shared, _PrivateStates(self, written_in), tuple(fields["history"]), standing, _clip(fields)
+            )
         if rounds and rounds != [1]:  # of the first round nothing is lost that one more round does not bring back
             raise StorageError(f"no checkpoint in {self.folder} is whole; delete the folder to start again")
         return None
@@ -148,6 +174,18 @@ class RunFolder:
                 f"{whose.get('round')!r}, not of client {client} after round {round_}"
             )
         return private
+
+    def put_aside(self, client: int, round_: int, private: Weights) -> Weights:
+        """Keep what a client has made of its own at the end, until ``clear_aside``; it is no part of a checkpoint."""
+        if not private:
+            return private
+        whose = {"client": client, "round": round_ + 1}
+        save_record(self.files.private(client, round_ + 1), PRIVATE, PRIVATE_KIND, VERSION, whose, private)
+        return StoredWeights(self.folder, client, round_ + 1)
+
+    def clear_aside(self) -> None:
+        """Remove what no checkpoint needs."""
+        self._sweep()
 
     def last_metrics(self) -> Mapping[str, Any]:
         """Return the metrics of the last round whose checkpoint can be read; empty if there is none."""
@@ -167,26 +205,32 @@ class RunFolder:
     def _sweep(self, newest: int | None = None) -> None:
         """Delete old checkpoints, and private states that none of the kept ones needs.
 
-        ``newest`` is the round that was saved just now: later ones are of no use, and neither are damaged ones.
-        Without it, nothing is known to be whole, so that a damaged checkpoint keeps all that was completed.
+        ``newest`` is the round that was saved just now: it is kept with the one before, and later ones are of no use.
+        Which are whole is known from saving or loading them: nothing is read here, since a disk that cannot be read
+        for a moment must not cost a checkpoint. Without ``newest`` nothing is known yet, so that a checkpoint that is
+        damaged or cannot be read keeps all that was completed.
         """
-        kept: dict[Path, set[Path]] = {}  # checkpoints, and the private states they need
-        rounds = self.files.rounds()
-        for number in rounds:
-            if len(kept) < _KEPT and (newest is None or number <= newest):
-                try:
-                    # what was saved just now is known: if the disk does not let it be read, it is still not damaged
-                    needed = self._written_in if number == newest else _written_in(self._fields(number), number)
-                except StorageError:
-                    if newest is None:
-                        kept.update((self.files.checkpoint(one), set(self.files.all_private())) for one in rounds)
-                        break
-                else:
-                    kept[self.files.checkpoint(number)] = {self.files.private(*item) for item in needed.items()}
-        needed_by_any = {path for needed in kept.values() for path in needed}
+        if newest is None:
+            kept = self._needed_on_disk()
+        else:
+            last = sorted(number for number in self._whole if number <= newest)[-_KEPT:]
+            self._whole = {number: self._whole[number] for number in last}
+            kept = self._needed_by(self._whole)
         for path in (*self.files.all_checkpoints(), *self.files.all_private()):
-            if path not in kept and path not in needed_by_any:
+            if path not in kept:
                 _remove(path)
+
+    def _needed_on_disk(self) -> set[Path]:
+        rounds = self.files.rounds()
+        try:
+            return self._needed_by({number: _written_in(self._fields(number), number) for number in rounds[:_KEPT]})
+        except StorageError:
+            return {*map(self.files.checkpoint, rounds), *self.files.all_private()}
+
+    def _needed_by(self, whole: Mapping[int, Mapping[int, int]]) -> set[Path]:
+        """Return the folders of checkpoints and of the private states that they need."""
+        private = {self.files.private(*item) for written_in in whole.values() for item in written_in.items()}
+        return {*map(self.files.checkpoint, whole), *private}
 
 
 def _written_in(fields: Any, number: int) -> dict[int, int]:
@@ -204,11 +248,38 @@ def _written_in(fields: Any, number: int) -> dict[int, int]:
     return {int(client): round_ for client, round_ in fields["private"].items()}
 
 
+def _clip(fields: Any) -> float | None:
+    clip = fields.get("clip")
+    if clip is not None and not (isinstance(clip, int | float) and clip > 0):
+        raise StorageError("the checkpoint does not say to which length updates are clipped")
+    return clip
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+class StoredWeights(Mapping[str, Any]):
+    """A client's private state that stays on disk: read when it is worked with, by whichever process does that."""
+
+    def __init__(self, folder: Path, client: int, round_: int) -> None:
+        self._folder, self._client, self._round = folder, client, round_
+
+    def load(self) -> Weights:
+        """Read it."""
+        return RunFolder(self._folder).load_private(self._client, self._round)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.load()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.load())
+
+    def __len__(self) -> int:
+        return len(self.load())
 
 
 class _PrivateStates(Mapping[int, Weights]):
@@ -218,7 +289,7 @@ class _PrivateStates(Mapping[int, Weights]):
         self._run, self._written_in = run, dict(written_in)
 
     def __getitem__(self, client: int) -> Weights:
-        return self._run.load_private(client, self._written_in[client])
+        return StoredWeights(self._run.folder, client, self._written_in[client])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._written_in)

@@ -6,19 +6,17 @@ in the benchmark itself; the logs of the trainings have seconds and bytes of eac
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from btfl.errors import StorageError
 from btfl.runs.layout import RunFiles
 from btfl.runs.results import Predictions
-from btfl.runs.schema import CostEntry, TimeEntry, check
-from btfl.storage import read_json, write_json
+from btfl.runs.schema import CostEntry, LogLine, TimeEntry, check
+from btfl.storage import LARGEST_JSON, parse_json, read_file, read_json, write_json
 
 FORWARD = "forward"
 """Stands for a method: the bare forward pass, which the others are compared with."""
@@ -130,27 +128,29 @@ def training_cost(folder: Path, recipe: str) -> TrainingCost:
     A round that was done again after a kill counts once, as it was done last. Rounds that were taken from another
     recipe of the run cost what they cost there.
     """
+    return _training_cost(folder, recipe, ())
+
+
+def _training_cost(folder: Path, recipe: str, takers: tuple[str, ...]) -> TrainingCost:
+    """Return the cost for ``takers``: recipes that have taken the rounds of this one, the last taker last."""
     path = RunFiles(folder).training(recipe).log
+    if recipe in takers:
+        raise StorageError(f"{path} is damaged: it says that {recipe} has taken its rounds from itself")
     if not path.exists():
         return NOT_MEASURED
-    lines = [_log_line(line, path) for line in path.read_text().splitlines()]
-    rounds = {int(line["round"]): line for line in lines if line.get("event") == "round"}
-    taken = [line for line in lines if line.get("event") == "taken"]
-    total = training_cost(folder, str(taken[-1]["recipe"])) if taken else TrainingCost(0.0, 0.0, 0.0)
-    first = int(taken[-1]["rounds"]) + 1 if taken else 1
-    ends = [int(line["round"]) for line in lines if line.get("event") == "end"]
-    if not ends or sorted(rounds) != list(range(first, ends[-1] + 1)):
+    lines = [_log_line(line, path) for line in read_file(path, LARGEST_JSON).splitlines()]
+    rounds = {line.round: line for line in lines if line.event == "round"}
+    taken = [line for line in lines if line.event == "taken"]
+    start = TrainingCost(0.0, 0.0, 0.0)
+    total = _training_cost(folder, taken[-1].recipe, (*takers, recipe)) if taken else start
+    first = taken[-1].rounds + 1 if taken else 1
+    ends = [line.round for line in lines if line.event == "end"]
+    if not ends or len(rounds) != ends[-1] + 1 - first or sorted(rounds) != list(range(first, ends[-1] + 1)):
         return NOT_MEASURED
     for line in rounds.values():
-        total += TrainingCost(*(float(line.get(name, math.nan)) for name in ("seconds", "bytes_up", "bytes_down")))
+        total += TrainingCost(line.seconds, line.bytes_up, line.bytes_down)
     return total
 
 
-def _log_line(line: str, path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError:
-        raise StorageError(f"{path} is damaged: a line of it is no JSON") from None
-    if not isinstance(found, dict):
-        raise StorageError(f"{path} is damaged: a line of it is no object")
-    return found
+def _log_line(line: bytes, path: Path) -> LogLine:
+    return check(LogLine, parse_json(line, path), path)

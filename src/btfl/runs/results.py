@@ -180,6 +180,15 @@ class SampleTable:
         self._waiting, self._rows = [], 0
 
 
+def write_clients(path: Path, names: Sequence[str], parts: Iterable[Mapping[str, int]]) -> None:
+    """Write the names of natural clients and the sizes of their parts as CSV, atomically: a row for each client.
+
+    Names may be of people, so they are in this file alone, which no report reads.
+    """
+    frame = pd.DataFrame({"client": range(len(names)), "name": names}).join(pd.DataFrame(list(parts)))
+    write_atomically(path, frame.to_csv(index=False, lineterminator="\n").encode())
+
+
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as Parquet, atomically."""
     content = io.BytesIO()

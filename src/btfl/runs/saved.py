@@ -58,6 +58,12 @@ class SavedRun:
         samples = _named_as_now(self.record, _read_table(RunFiles(self.folder).samples))
         return samples.assign(**{name: np.nan for name in TRACED if name not in samples})
 
+    @cached_property
+    def unseen(self) -> pd.DataFrame | None:
+        """Rows of the clients that took no part in training, with what each brought (``level``); None: none were."""
+        path = RunFiles(self.folder).unseen
+        return _read_table(path, (*_OF_ROW, "level", "labels_given")) if path.exists() else None
+
     @property
     def experiment(self) -> Mapping[str, Any]:
         """The settings it was run with."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from btfl.errors import StorageError
 
+Record = TypeVar("Record", bound=BaseModel)
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 NetworkName = Annotated[str, Field(pattern=r"^[^/\\\x00]+$")]
 
@@ -115,10 +117,22 @@ class TimeEntry(_Part):
     samples: Count
 
 
-def check(schema: type[BaseModel], content: Any, path: Path) -> None:
-    """Refuse content that is not as the schema says, naming the first entry that is wrong."""
+class LogLine(_Part):
+    """One line of ``log.jsonl``, as far as it is read again."""
+
+    event: str
+    round: Count = 0
+    rounds: Count = 0
+    recipe: NetworkName = ""
+    seconds: Annotated[FiniteFloat, Field(ge=0)] = math.nan
+    bytes_up: Annotated[FiniteFloat, Field(ge=0)] = math.nan
+    bytes_down: Annotated[FiniteFloat, Field(ge=0)] = math.nan
+
+
+def check(schema: type[Record], content: Any, path: Path) -> Record:
+    """Return content as the schema says it is; else refuse it, naming the first entry that is wrong."""
     try:
-        schema.model_validate(content)
+        return schema.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))[:200]

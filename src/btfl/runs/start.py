@@ -12,6 +12,14 @@ from btfl.runs.checkpoint import RunFolder, TrainingState, differences
 from btfl.runs.layout import RunFiles
 from btfl.runs.trained import TrainedFederation
 
+PRIVACY = frozenset(
+    (
+        "privacy", "epsilon", "delta", "privacy_unit", "update_clip", "clip_quantile", "feature_radius", "client_bound",
+        "summary_share", "privacy_noise",
+    )
+)  # fmt: skip
+"""Settings of differential privacy (``btfl.recipes.privacy``)."""
+
 
 class Start(Protocol):
     """Where a run may start from."""
@@ -80,12 +88,20 @@ def prepare_training(start: Start, spec: Mapping[str, Any], folder: Path, rounds
             "leave that method out, or train your own with `btfl bench` without --from"
         )
     trained_with, state = start.end_of_training(trained)
-    if found := sorted(differences(trained_with, {**spec, "recipe": trained})):
+    if found := sorted(
+        differences(trained_with, {**spec, "recipe": trained, "settings": _of_rounds(spec["settings"])})
+    ):
         raise InputError(
             f"{start.name} was trained with other settings: {', '.join(found[:6])}. "
             "Take back what you changed, or train your own with `btfl bench` without --from"
         )
     write_checkpoint(state, spec, folder)
+
+
+def _of_rounds(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that rounds depend on: privacy of the summary alone is a matter of the end."""
+    of_the_end = PRIVACY if settings.get("privacy") == "summary" else frozenset()
+    return {name: value for name, value in settings.items() if name not in of_the_end}
 
 
 def last_state(folder: Path) -> TrainingState:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from btfl.core.provenance import Provenance
 from btfl.errors import InputError
 from btfl.serve.refusal import RefusedError
 
@@ -23,6 +24,7 @@ class Extractor:
             self._session: Any = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's own errors have no common class
             raise InputError(f"onnxruntime cannot read the extractor: {error}") from None
+        self.provenance = Provenance.of_model(self._session.get_modelmeta().custom_metadata_map)
         taken = self._session.get_inputs()[0]
         self.shape: tuple[int, ...] = tuple(taken.shape[1:])
         if taken.name != "images" or taken.type != "tensor(uint8)" or len(self.shape) != 3:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from btfl.checks import printable
 from btfl.serve.answers import Answer
 from btfl.serve.asgi import App, Receive, Scope, Send
-from btfl.serve.ledger import Taken
+from btfl.serve.changes import Taken
 from btfl.serve.model import Model
 from btfl.serve.refusal import RefusedError
 from btfl.serve.state import Serving
@@ -92,11 +92,10 @@ async def _answer(serving: Serving, model: Model, token: Token, asked: InferRequ
         serving.metrics.step(model.name, step)
         return Answer(step.outputs, 0, "none", step.alarmed, "")
     digest = _digest(asked) if asked.id else b""
-    take = serving.ledger.take
-    if serving.ledger.sqlite:
-        taken: Taken = take(model, token.tenant, asked, features, digest)
+    if serving.together is not None:
+        taken: Taken = await serving.together.take(model, token.tenant, asked, features, digest)
     else:
-        loop = asyncio.get_running_loop()
+        loop, take = asyncio.get_running_loop(), serving.ledger.take
         taken = await loop.run_in_executor(serving.threads, take, model, token.tenant, asked, features, digest)
     serving.metrics.taken(taken.answer.memory, taken.step is None, taken.conflicts)
     if taken.step is not None:

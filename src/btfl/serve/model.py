@@ -16,7 +16,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.base import BundleOnly, Column, Method
 from btfl.methods.registry import find_method
-from btfl.monitor import Alarm, AlarmLevels, Monitor, MonitorSettings, calibrate, identity, own_features
+from btfl.monitor import Alarm, AlarmLevels, Monitor, MonitorSettings, carried_levels, identity, levels_for
 from btfl.serve.refusal import RefusedError
 from btfl.serve.source import Served
 from btfl.serve.tensors import NAMES
@@ -64,22 +64,17 @@ class Model:
         self.classes, self.dimensions = served.bundle.classes, served.bundle.dimensions
         self.identity = f"{identity(self.method)} classes={self.classes}"
         """A memory that was made by the same method, with the same settings, for as many classes, can be kept."""
-        known = [*stored, *([] if served.calibration is None else [served.calibration])]
-        found = next((each for each in known if self._fits(each, settings)), None)
+        beside = [] if served.calibration is None else [served.calibration]
+        known = [*beside, *carried_levels(served.bundle), *stored]
+        found = next((each for each in known if each.fits(self.method, settings.warm_up)), None)
         self.found_levels = found is None
         """Whether the monitor's levels had to be found now."""
-        self.calibration = found or self._calibrate(served.bundle, settings)
+        self.calibration = found or levels_for(self.method, served.bundle, settings.warm_up)
         self.monitor = Monitor(self.calibration, settings)
         self.columns: Mapping[str, Column] = self.method.columns
         self._lock = threading.Lock()
         self._fresh = self._state()
         self._holds: bytes | None = None  # the memory that the method has right now
-
-    def _calibrate(self, bundle: ClientBundle, settings: MonitorSettings) -> AlarmLevels:
-        return calibrate(self.method, own_features(bundle, self.method.settings), settings.warm_up)
-
-    def _fits(self, calibration: AlarmLevels, settings: MonitorSettings) -> bool:
-        return calibration.method == identity(self.method) and calibration.warm_up == settings.warm_up
 
     @property
     def fresh(self) -> bytes:
@@ -117,14 +112,13 @@ class Model:
                 probabilities = self.method.predict(features)
             except InputError as error:
                 raise RefusedError(400, str(error)) from None
-            trace = dict(self.method.trace)
-            alarms = self.monitor.watch(trace)
+            outputs: Outputs = {"probabilities": probabilities, **self.method.trace}
+            alarms = self.monitor.watch(outputs)
             self._holds = after = self._state()
             seen, alarmed = self.monitor.seen, ",".join(self.monitor.alarmed)
-        outputs = {"probabilities": probabilities, **trace}
         if len(features) > 1:  # columns of a batch may lie among others
             outputs = {name: np.ascontiguousarray(one) for name, one in outputs.items()}
-        return Step(outputs, after, len(features), seen, tuple(alarms), alarmed, _means(trace))
+        return Step(outputs, after, len(features), seen, tuple(alarms), alarmed, _means(outputs))
 
     def metadata(self, images: tuple[int, ...] | None) -> dict[str, Any]:
         """Return what the protocol tells of a model; ``images``: (height, width, channels), if it takes them."""

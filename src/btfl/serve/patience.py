@@ -1,4 +1,4 @@
-"""Connections that send nothing, or send it a byte at a time, are closed: uvicorn alone waits for ever."""
+"""How HTTP is spoken: uvicorn's way, but connections that send nothing, or a byte at a time, do not wait for ever."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from btfl.serve.transport import OneWrite
 
 REQUEST_WITHIN = 15.0
 """Seconds that a connection has for a whole request, from its first byte; and a new one for its first byte."""
@@ -19,7 +21,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
-        super().connection_made(transport)
+        super().connection_made(OneWrite(transport, self.loop))  # type: ignore[arg-type]
         self._wait()
 
     def data_received(self, data: bytes) -> None:

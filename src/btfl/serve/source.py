@@ -87,7 +87,7 @@ def _folders(folder: Path, recipe: str) -> Iterator[tuple[str, Path]]:
         yield _name(folder.resolve()), folder
         return
     places = [FederationFiles(folder), TrainingFiles(folder).final, RunFiles(folder).training(recipe).final]
-    place = next((place.folder for place in places if place.record.exists()), folder)
+    place = next((FederationFiles.current(place.folder).place for place in places if place.record.exists()), folder)
     found = sorted(path.parent for path in place.glob(f"*/{BUNDLE}")) if place.is_dir() else []
     if not found:
         trained = ", ".join(RunFiles(folder).trained()) if folder.is_dir() else ""

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from btfl.core.provenance import Provenance, check_fits
 from btfl.monitor import AlarmLevels
 from btfl.serve.answers import Answer
 from btfl.serve.fleet import Fleet
@@ -22,6 +23,7 @@ from btfl.serve.model import Model, Step
 from btfl.serve.schema import calibrations, writing
 from btfl.serve.settings import ServeSettings
 from btfl.serve.source import Source, open_source
+from btfl.serve.together import Together
 from btfl.serve.tokens import TokenBook
 from btfl.serve.webhook import Webhook
 
@@ -42,8 +44,13 @@ class Serving:
         found = open_source(source, settings.recipe, settings.extractor)
         alone = settings.workers == 1
         self.ledger = Ledger(settings.database, settings.durability, settings.history, settings.most_streams, alone)
+        self.together = Together(self.ledger) if self.ledger.sqlite else None
+        """Takes requests where the database is a file; a database that is elsewhere is waited for by threads."""
         self.models = {model.name: model for model in _models(found, settings, self.ledger.engine)}
         self.extractor = Extractor(found.extractor) if found.extractor is not None and has_onnxruntime() else None
+        if self.extractor is not None and self.extractor.provenance is not None:
+            for client in found.clients:
+                check_fits(Provenance.of_bundle(client.bundle), self.extractor.provenance)
         self.book = TokenBook(self.ledger.engine)
         self.fleet = Fleet(self.ledger.engine, tuple(self.models))
         self.metrics = Metrics(settings.label_models)
@@ -105,6 +112,13 @@ def _models(source: Source, settings: ServeSettings, engine: sa.Engine) -> list[
     for model in made:
         if model.found_levels:
             _keep(model, engine)
+    if approximate := [model.name for model in made if model.calibration.approximate]:
+        log(
+            "alarms are approximate: bundles without features, and without levels found on them",
+            logging.WARNING,
+            models=len(approximate),
+            first=approximate[0],
+        )
     return made
 
 

@@ -1,8 +1,9 @@
 """What ``btfl serve zoo:NAME`` needs of an entry, beside its weights: bundles without features, and the extractor.
 
-A bundle follows from two heads, two mean entropies, everyone's sums and the client's own. These are small (about 50 kB
-for a client of the CNN), hold no features of samples, and need neither the dataset nor torch. The extractor lies beside
-them as ONNX, and so do the levels at which each client's monitor alarms, which were found on its validation features.
+A bundle follows from two heads, two mean entropies, everyone's sums (with those that choose Coherent's settings) and
+the client's own. These are small (about 50 kB for a client of the CNN), hold no features of samples, and need neither
+the dataset nor torch. The extractor lies beside them as ONNX, and so do the levels at which each client's monitor
+alarms, which were found on its validation features.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from btfl.core.bundle import ClientBundle
+from btfl.core.bundle import OWN_SUMS, ClientBundle
+from btfl.core.calibration import SHAPES as CALIBRATION
 from btfl.core.heads import LinearHead
 from btfl.core.likelihood import DiscretisedLikelihood
 from btfl.errors import BtflError, InputError, StorageError, UnknownNameError
@@ -56,7 +58,8 @@ def save_serving(folder: Path, serving: Serving) -> None:
             "calibration": serving.calibrations[number].to_json() if number in serving.calibrations else None,
         }
     first = next(iter(serving.bundles.values()))
-    arrays |= {f"total/{key}": value for key, value in first.statistics.items() if key.startswith("global_")}
+    shared = [key for key in first.statistics if key.startswith("global_") or key in CALIBRATION]
+    arrays |= {f"total/{key}": first.statistics[key] for key in shared}
     everyone = first.global_likelihood
     arrays["total/zero_frequencies"] = everyone.frequencies
     fields: dict[str, Any] = {
@@ -106,7 +109,7 @@ def load_serving(folder: Path) -> Serving:
                 everyone,
                 told["local_entropy"],
                 told["global_entropy"],
-                {**total, "local_class_counts": mine["class_counts"]},
+                {**total, "local_class_counts": mine["class_counts"], OWN_SUMS: mine["class_feature_sums"]},
                 told["metadata"],
             )
             if told["calibration"] is not None:

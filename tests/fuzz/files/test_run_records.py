@@ -16,7 +16,8 @@ from btfl import Summary
 from btfl.core.client import ClientOutcome
 from btfl.errors import BtflError
 from btfl.runs.checkpoint import RunFolder, TrainingState
-from btfl.runs.costs import Cost, read_costs, write_costs
+from btfl.runs.costs import Cost, read_costs, training_cost, write_costs
+from btfl.runs.layout import RunFiles
 from btfl.runs.saved import load_run
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import sealed, write_json
@@ -37,11 +38,29 @@ def a_run(folder: Path) -> Callable[[], object]:
     record.pop("record_sha256", None)  # btfl 0.1.0 wrote none
     write_json(folder / "run.json", sealed(record))
     write_costs([Cost("cnn", "btfl", "BTFL", 32, [0.5, 0.4], [1.1, 1.2], 300.5)], folder / "speed.json")
+    log = RunFiles(folder).training("fedavg").log
+    log.parent.mkdir(parents=True)
+    costs = {"seconds": 1.5, "bytes_up": 10, "bytes_down": 20}
+    lines = [
+        {"event": "start"},
+        *({"event": "round", "round": n, **costs} for n in (1, 2)),
+        {"event": "end", "round": 2},
+    ]
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
     def read() -> object:
         run = load_run(folder)
         costs = [(cost.seconds, cost.ratio) for cost in read_costs(folder)]
-        return repr(run), run.seed, run.draw, run.manifest_hash, run.notes, costs, dict(run.record)
+        return (
+            repr(run),
+            run.seed,
+            run.draw,
+            run.manifest_hash,
+            run.notes,
+            costs,
+            dict(run.record),
+            repr(training_cost(folder, "fedavg")),
+        )
 
     return read
 
@@ -84,6 +103,8 @@ def a_federation(folder: Path) -> Callable[[], object]:
     return read
 
 
+UNSEALED = ("speed.json", "log.jsonl")
+"""Timings and what happened, which no result follows from: without a sha256."""
 MAKERS = (a_run, a_training, a_federation)
 
 
@@ -94,17 +115,17 @@ def fuzz(folder: Path, cases: int, seed: int) -> Counter[str]:
         place.mkdir()
         read = make(place)
         whole = read()
-        files = sorted(path for path in place.rglob("*") if path.suffix in (".json", ".safetensors"))
+        files = sorted(path for path in place.rglob("*") if path.suffix in (".json", ".jsonl", ".safetensors"))
         for _ in range(-(-cases // len(MAKERS))):
             path = rng.choice(files)
             content = path.read_bytes()
-            values = path.suffix == ".json" and path.name != "speed.json" and rng.random() < 0.6
+            values = path.suffix == ".json" and path.name not in UNSEALED and rng.random() < 0.6
             path.write_bytes(damaged_json(json.loads(content), rng) if values else damaged_bytes(content, rng))
             try:
                 found = read()
                 how = "loaded"
-                # what has no sha256 (speed.json) or was edited with care may load as something else, but is usable
-                assert values or path.name == "speed.json" or found == whole, f"{path} changed silently"
+                # what has no sha256 or was edited with care may load as something else, but is usable
+                assert values or path.name in UNSEALED or found == whole, f"{path} changed silently"
             except BtflError:
                 how = "refused"
             except AssertionError:

@@ -1,4 +1,4 @@
-"""A thousand damaged uploads, seeded: each is refused in a sentence or harmless, and no other error gets out."""
+"""Damaged uploads by the thousand, seeded: each is refused in a sentence or harmless, and no other error gets out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from btfl import ClientBundle, Coherent
+from btfl.core.calibration import (
+    GENERATIVE_SHARES,
+    LOCAL_TEMPERATURES,
+    SHAPES,
+    SHRINKAGES,
+    TEMPERATURES,
+    Calibration,
+)
+from btfl.core.client import ClientOutcome
 from btfl.core.generative import class_scores, shares
 from btfl.core.summary import STATISTICS, Summary
 from btfl.data.federated import FederatedData
@@ -30,15 +40,33 @@ NAMES = ("round", "rounds", "event", "time", "clients", "", "x" * 10_000, "\x1b[
 VALUES = (None, True, "1", b"1", [1.0], 10**400, -(10**400), 1 + 2j, np.longdouble("1e4000"), *NUMBERS)
 
 
+class Honest(NamedTuple):
+    """What an honest client has sent, and what it was sent."""
+
+    recipe: FedAvg
+    data: FederatedData
+    update: Update
+    description: Description
+    calibration: Calibration
+    bundle: ClientBundle
+    """What it has in the end."""
+
+
 @cache
-def honest() -> tuple[FedAvg, FederatedData, Update, Description]:
+def honest() -> Honest:
     recipe, data = FedAvg(TrainingSettings.for_model("mlp", rounds=1, local_epochs=1), (8, 8, 1), 10), digits()
+    shared = Broadcast(recipe.initial())
     with LocalEngine().open(recipe, data) as session:
-        [(_, update)] = session.run(Broadcast(recipe.initial()), [Job("train", 0, 1, {})])
-        [(_, description)] = session.run(Broadcast(recipe.initial()), [Job("describe", 0, 1, {})])
-    assert isinstance(update, Update)
-    assert isinstance(description, Description)
-    return recipe, data, update, description
+        [(_, update)] = session.run(shared, [Job("train", 0, 1, {})])
+        [(_, description)] = session.run(shared, [Job("describe", 0, 1, {})])
+        assert isinstance(update, Update)
+        assert isinstance(description, Description)
+        everyone = replace(shared, everyone=description.summary)
+        [(_, calibration)] = session.run(everyone, [Job("calibrate", 0, 1, description.private)])
+        [(_, outcome)] = session.run(everyone, [Job("conclude", 0, 1, description.private)])
+    assert isinstance(calibration, Calibration)
+    assert isinstance(outcome, ClientOutcome)
+    return Honest(recipe, data, update, description, calibration, outcome.bundle)
 
 
 def damage(rng: np.random.Generator, array: np.ndarray) -> Any:
@@ -93,6 +121,49 @@ def damaged_description(rng: np.random.Generator, description: Any) -> Any:
     return replace(description, summary=Summary(arrays))
 
 
+def damaged_calibration(rng: np.random.Generator, calibration: Any) -> Any:
+    arrays: dict[Any, Any] = dict(calibration.arrays)
+    if rng.random() < 0.1:
+        return [None, "calibration", Calibration({}), replace(calibration, arrays=None), 5][rng.integers(5)]
+    if rng.random() < 0.1:
+        arrays[[7, None, *NAMES][rng.integers(len(NAMES) + 2)]] = np.ones(3)
+    for name in rng.choice(list(SHAPES), size=rng.integers(1, 3), replace=False):
+        arrays[str(name)] = damage(rng, arrays[str(name)])
+    return replace(calibration, arrays=arrays)
+
+
+def harmless_update(one: Update) -> None:
+    average, update = RunningSum(), honest().update
+    average.add(one.upload, one.samples)
+    average.add(update.upload, update.samples)
+    assert all(np.isfinite(array).all() for array in average.mean().values())
+
+
+def harmless_description(one: Description) -> None:
+    total = Summary.total([one.summary, honest().description.summary])
+    head = class_scores(total.class_sums(), 0.1)
+    assert np.isfinite(head.weight).all()
+    assert np.isfinite(shares(total.class_sums().counts)).all()
+    assert np.isfinite(total.likelihood.log_odds()[1]).all()
+
+
+def harmless_calibration(one: Calibration) -> None:
+    """With it in everyone's sum, everyone's settings are within their ranges and predictions are probabilities."""
+    bundle, total = honest().bundle, Calibration.total([one, honest().calibration])
+    choice = total.choose()
+    assert choice is not None
+    assert choice.shrinkage in SHRINKAGES
+    assert choice.temperature in TEMPERATURES
+    assert choice.generative_share in GENERATIVE_SHARES
+    assert choice.local_temperature in LOCAL_TEMPERATURES
+    assert np.isfinite(choice.inverse_kappa)
+    assert choice.inverse_kappa >= 0
+    changed = replace(bundle, statistics={**bundle.statistics, **total.to_arrays()})
+    rows = Coherent(changed).predict(bundle.statistics["train_features"][:5])
+    assert np.isfinite(rows).all()
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-9)
+
+
 def _note(told: list[str], job: Job, why: str) -> None:
     told.append(why)
 
@@ -108,35 +179,28 @@ class Answers:
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 200), pytest.param(200, 1000, marks=pytest.mark.slow)], ids=["fast", "slow"]
+    ("first", "count"), [(0, 300), pytest.param(300, 1500, marks=pytest.mark.slow)], ids=["fast", "slow"]
 )
 def test_a_damaged_upload_is_refused_or_harmless(first: int, count: int) -> None:
-    recipe, data, update, description = honest()
+    recipe, data, *_ = honest()
     faults, outcome = FaultSettings(min_share=0.5), Counter[str]()
+    door = Door(recipe, data, faults)
+    kinds: dict[str, tuple[Any, Any, Any, Any]] = {
+        "train": (honest().update, damaged_update, door.update, harmless_update),
+        "describe": (honest().description, damaged_description, door.description, harmless_description),
+        "calibrate": (honest().calibration, damaged_calibration, door.calibration, harmless_calibration),
+    }
     for seed in range(first, first + count):
-        rng, told, door = np.random.default_rng(seed), list[str](), Door(recipe, data, faults)
-        is_update = bool(rng.random() < 0.5)
-        true, damaged = (update, damaged_update) if is_update else (description, damaged_description)
-        job = Job("train" if is_update else "describe", 0, 1, {})
-        kind: Any = type(true)
-        check: Any = door.update if is_update else door.description
-        session = Answers(true, damaged(rng, true))
-        warn = partial(_note, told)
-        [_, *taken] = usable(session, Broadcast({}), [job, job], (kind,), check, faults, warn)
+        rng, told = np.random.default_rng(seed), list[str]()
+        task: Any = list(kinds)[rng.integers(len(kinds))]
+        true, damaged, check, harmless = kinds[task]
+        job = Job(task, 0, 1, {})
+        session, warn = Answers(true, damaged(rng, true)), partial(_note, told)
+        [_, *taken] = usable(session, Broadcast({}), [job, job], (type(true),), check, faults, warn)
         for _, one in taken:
-            if is_update:
-                average = RunningSum()
-                average.add(one.upload, one.samples)
-                average.add(update.upload, update.samples)
-                assert all(np.isfinite(array).all() for array in average.mean().values())
-            else:
-                total = Summary.total([one.summary, description.summary])
-                head = class_scores(total.class_sums(), 0.1)
-                assert np.isfinite(head.weight).all()
-                assert np.isfinite(shares(total.class_sums().counts)).all()
-                assert np.isfinite(total.likelihood.log_odds()[1]).all()
+            harmless(one)
         assert all(len(why) < 2000 and why.isprintable() for why in told)
-        outcome[f"{job.task} {'taken' if taken else 'refused'}"] += 1
-    print(f"\n{count} uploads: {dict(outcome)}, 0 raw errors")
-    assert sum(outcome.values()) == count
-    assert outcome["train refused"] + outcome["describe refused"] > 0.6 * count
+        outcome[f"{task} {'taken' if taken else 'refused'}"] += 1
+    print(f"\n{count} uploads: {dict(sorted(outcome.items()))}, 0 raw errors")
+    assert outcome.total() == count
+    assert sum(outcome[f"{task} refused"] for task in kinds) > 0.6 * count

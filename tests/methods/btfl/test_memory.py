@@ -36,7 +36,7 @@ def test_counting_is_bayes_rule(a: float, b: float, external: int, internal: int
 @given(st.floats(1.0, 400.0), st.floats(1.0, 400.0), st.floats(2.0, 50.0), st.floats(0.0, 20.0))
 def test_pruning_keeps_proportions_and_the_start(a: float, b: float, above: float, to: float) -> None:
     settings = BtflSettings(prune_above=max(above, to + 2), prune_to=to)
-    pruned = memory.prune(Beta(a, b), settings)
+    pruned = memory.count(Beta(a, b), 0, 0, settings)
     if a + b <= settings.prune_above:
         assert pruned == (a, b)
         return
@@ -46,8 +46,8 @@ def test_pruning_keeps_proportions_and_the_start(a: float, b: float, above: floa
 
 def test_the_papers_algorithm_with_the_values_taken_at_once() -> None:
     # from (12, 5): a <- 1 + 12/17 and b <- 1 + 5/17, not b <- 1 + 5/(1.7 + 5)
-    assert memory.prune(Beta(12, 5), BtflSettings()) == (1 + 12 / 17, 1 + 5 / 17)
-    assert memory.prune(Beta(12, 4), BtflSettings()) == (12, 4)  # 16 is not above 16
+    assert memory.count(Beta(12, 5), 0, 0, BtflSettings()) == (1 + 12 / 17, 1 + 5 / 17)
+    assert memory.count(Beta(12, 4), 0, 0, BtflSettings()) == (12, 4)  # 16 is not above 16
 
 
 @given(events, st.sampled_from(["before", "after"]))

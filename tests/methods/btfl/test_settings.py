@@ -99,7 +99,7 @@ def test_events_are_counted_after_the_prediction_and_by_batch() -> None:
 @pytest.mark.parametrize("threshold", [5.0, 50.0, 300.0])
 def test_pruning_leaves_a_tenth_of_lambda(threshold: float) -> None:
     settings = BtflSettings.preset("release", prune_above=threshold)
-    pruned = memory.prune(memory.Beta(threshold, 2.0), settings)
+    pruned = memory.count(memory.Beta(threshold, 2.0), 0, 0, settings)
     assert pruned.a == pytest.approx(1 + threshold / (threshold + 2) * threshold / 10)
     assert pruned.b == pytest.approx(1 + 2 / (threshold + 2) * threshold / 10)
 

@@ -29,7 +29,10 @@ class Npz:
         if not path.is_file():
             raise DataError(f"there is no file {path}")
         try:
-            opened = np.load(path, allow_pickle=False)
+            with path.open("rb") as file:
+                single = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+            # not opened: numpy would make room for as much as its header promises
+            opened = None if single else np.load(path, allow_pickle=False)
         except (ValueError, EOFError, OSError, NotImplementedError, SyntaxError, zipfile.BadZipFile) as error:
             raise DataError(f"{path.name} is not an npz file, or it is damaged: {error}") from error
         if not isinstance(opened, np.lib.npyio.NpzFile):

@@ -1,7 +1,7 @@
 """Image files in a folder or in a tar file, listed and read alike.
 
 A tar is read member by member and never unpacked, so nothing is written anywhere; links and devices in it are
-skipped, and a member whose name climbs out of the archive is refused.
+passed over, and a member whose name climbs out of the archive, or lies below a link of it, is refused.
 """
 
 from __future__ import annotations
@@ -99,15 +99,18 @@ class _TarTree:
             members = tar.getmembers()
         except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
             raise DataError(f"{root.name} is damaged or truncated: {error}") from error
+        links = {PurePosixPath(member.name) for member in members if member.issym() or member.islnk()}
         for member in members:
             path = PurePosixPath(member.name)
-            if path.is_absolute() or ".." in path.parts:
+            if path.is_absolute() or ".." in path.parts or not links.isdisjoint(path.parents):
                 raise DataError(f"{root.name} holds '{member.name}', which points outside of it; it was not opened")
             if member.isdir():
                 self.listing.folders.add(path.parts)
             elif member.isreg():
                 self.members[path.parts] = member
                 self.listing.folders.update(path.parts[:depth] for depth in range(1, len(path.parts)))
+            else:
+                self.listing.passed_over.append(path.parts)
         for parts in self.members:
             self.listing.add(parts)
 

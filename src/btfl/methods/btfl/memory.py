@@ -41,16 +41,12 @@ def detect(xp: Arithmetic, log_tau: Any, local_excess: Any, global_excess: Any, 
 
 
 def count(prior: Beta, external: int, internal: int, settings: BtflSettings) -> Beta:
-    """Add events to the prior, then prune it."""
-    return prune(Beta(prior.a + external, prior.b + internal), settings)
-
-
-def prune(prior: Beta, settings: BtflSettings) -> Beta:
-    """Shrink a history longer than lambda to its proportions."""
-    total = prior.a + prior.b
-    if total <= settings.prune_above:
-        return prior
-    return Beta(1.0 + settings.prune_to * prior.a / total, 1.0 + settings.prune_to * prior.b / total)
+    """Add events to the prior; then shrink a history longer than lambda to its proportions."""
+    a, b = prior.a + external, prior.b + internal
+    total = a + b
+    if total > settings.prune_above:
+        a, b = 1.0 + settings.prune_to * a / total, 1.0 + settings.prune_to * b / total
+    return Beta(a, b)
 
 
 def take(prior: Beta, event: Any, settings: BtflSettings) -> tuple[Any, Any, Beta]:

@@ -21,7 +21,7 @@ from btfl.core.likelihood import LikelihoodPair
 from btfl.core.softmax import entropy_of_parts, log_softmax, softmax_parts
 from btfl.errors import InputError
 from btfl.knobs import Settings
-from btfl.methods.base import Client, Column, Method, Trace
+from btfl.methods.base import Brings, Client, Column, Method, Trace
 from btfl.methods.btfl import memory
 from btfl.methods.btfl.evidence import log_rectified_ratio
 from btfl.methods.btfl.settings import BtflSettings
@@ -88,6 +88,8 @@ class Btfl(Method):
         "global_entropy": Column("entropy of the global head, in nats"),
     }
     exportable: ClassVar[bool] = True
+    enrols: ClassVar[Brings] = "nothing"
+    memory_outlives_bundle: ClassVar[bool] = True
     settings: BtflSettings
 
     def __init__(self, client: Client | ClientBundle, settings: BtflSettings | None = None, **changes: Any) -> None:

@@ -48,7 +48,7 @@ class LabelShift:
 
     def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
         """Return the log ratio."""
-        return xp.log(np.vecdot(weights, self._share_ratios) / totals)
+        return xp.log(xp.dot(weights, self._share_ratios) / totals)
 
 
 class Discriminant:

@@ -15,7 +15,7 @@ this sample is external; counting it softly, and fading by f a sample, is assume
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -62,18 +62,32 @@ class Judgement(NamedTuple):
 
 def step(memory: Regimes, log_tau: float, forgetting: float, change: float) -> tuple[Regimes, Judgement]:
     """Take one sample in; give the memory after it, and what it makes of the sample."""
+    after, judged = _walk(memory, (log_tau,), forgetting, change)
+    return after, Judgement(*judged)
+
+
+def _walk(
+    memory: Regimes, log_taus: Iterable[float], forgetting: float, change: float
+) -> tuple[Regimes, Sequence[float]]:
+    """Take samples in one after the other; give the memory after them, and the numbers of their judgements in a row.
+
+    Plain numbers in one loop: an object for each sample would take as long as the arithmetic.
+    """
     internal, mixture, a, b = memory
-    tau = math.exp(log_tau)
-    evidence = a + b * tau
-    share = a / evidence
     kept, moved = 1.0 - change, change * _THIRD
-    all_external = kept * (1.0 - internal - mixture) + moved
-    internal = (kept * internal + moved) * tau
-    mixture = (kept * mixture + moved) * (evidence / (a + b))
-    total = internal + all_external + mixture
-    internal, all_external, mixture = internal / total, all_external / total, mixture / total
-    after = Regimes(internal, mixture, 1 + forgetting * (a - 1) + share, 1 + forgetting * (b - 1) + (1 - share))
-    return after, Judgement(all_external + mixture * share, all_external, mixture, a, b)
+    judged: list[float] = []
+    for log_tau in log_taus:
+        tau = math.exp(log_tau)
+        evidence = a + b * tau
+        share = a / evidence
+        all_external = kept * (1.0 - internal - mixture) + moved
+        internal = (kept * internal + moved) * tau
+        mixture = (kept * mixture + moved) * (evidence / (a + b))
+        total = internal + all_external + mixture
+        internal, all_external, mixture = internal / total, all_external / total, mixture / total
+        judged += all_external + mixture * share, all_external, mixture, a, b
+        a, b = 1 + forgetting * (a - 1) + share, 1 + forgetting * (b - 1) + (1 - share)
+    return Regimes(internal, mixture, a, b), judged
 
 
 class Memory(Protocol):
@@ -108,15 +122,10 @@ class ThreeRegimes:
     def take(self, log_tau: Any, features: Floats) -> Judgement:
         """Take in one sample, or a batch one after the other."""
         if isinstance(log_tau, float):
-            self._memory, judgement = step(self._memory, log_tau, self._forgetting, self._change)
-            return judgement
-        memory, forgetting, change = self._memory, self._forgetting, self._change
-        judgements = []
-        for value in log_tau.tolist():
-            memory, judgement = step(memory, value, forgetting, change)
-            judgements.append(judgement)
-        self._memory = memory
-        return Judgement(*np.array(judgements).T)
+            self._memory, judged = _walk(self._memory, (log_tau,), self._forgetting, self._change)
+            return Judgement(*judged)
+        self._memory, judged = _walk(self._memory, log_tau.tolist(), self._forgetting, self._change)
+        return Judgement(*np.fromiter(judged, np.float64, len(judged)).reshape(-1, len(Judgement._fields)).T)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from btfl.core.heads import Head, product, stack
 from btfl.core.softmax import softmax_parts
 from btfl.errors import InputError
 from btfl.knobs import Settings
-from btfl.methods.base import Client, Column, Method, Trace
+from btfl.methods.base import Brings, Client, Column, Method, Trace
 from btfl.methods.card import PINK, Card
 from btfl.methods.coherent.density import DENSITIES, own_offsets
 from btfl.methods.coherent.evidence import EVIDENCES
@@ -84,6 +84,8 @@ class Coherent(Method):
         "all_external": Column("P(the stream is all external now): a drift detector"),
     }
     exportable: ClassVar[bool] = True
+    enrols: ClassVar[Brings] = "nothing"
+    memory_outlives_bundle: ClassVar[bool] = True
     settings: CoherentSettings
 
     chosen: Choice

@@ -166,7 +166,7 @@ async function open() {
         const one = await (await ask(`api/streams/${opened}`, mine.signal)).json();
         points = one.history; levels = one.levels;
         told.streams.push(one.stream);
-        $("levels").textContent = `Dashed: where an alarm begins, so that ${server.rate} of 1,000 samples of the client's own raise one falsely; found on ${one.calibrated_on} ${one.calibrated_on === "sums" ? "" : "features"}. The last ${points.length} requests are shown.`;
+        $("levels").textContent = `Dashed: where an alarm begins, so that ${server.rate} of 1,000 samples of the client's own raise one falsely; found on ${one.calibrated_on === "sums" ? "sums alone, so this is approximate" : one.calibrated_on + " features"}. The last ${points.length} requests are shown.`;
       }
       $("about").textContent = `btfl ${server.version}, method ${server.method}${server.auth ? "" : ", no tokens asked for"}`;
       take(told);

@@ -245,7 +245,7 @@ def run_scenarios(
 ) -> Iterator[pd.DataFrame]:
     """Run client after client; ``constants`` are columns that hold for the whole table."""
     columns = {**constants, "scenario_seed": settings.seed, "shifted": settings.shifted}
-    for number in range(len(evaluation.manifest.clients)):
+    for number in range(evaluation.seen):
         yield run_client(make_base(evaluation, number), evaluation.methods, names, settings).assign(**columns)
 
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from btfl.benchmark.evaluate import Evaluation
 from btfl.data.streams import render
-from btfl.engines.pool import one_thread
 from btfl.methods.heads import Oracle
 from btfl.methods.registry import find_method
 from btfl.models.inputs import to_tensor
+from btfl.models.threads import one_thread
 from btfl.pixels.types import Images
 from btfl.randomness import generator
 from btfl.runs.client import DeployedClient

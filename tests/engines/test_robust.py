@@ -1,0 +1,127 @@
+"""Averages that withstand liars: facts that each must satisfy, whatever the honest clients sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from btfl.engines.averaging import Averaging
+from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
+from btfl.engines.rows import Rows
+from btfl.engines.screening import SIZE, screen, smaller_camp
+from btfl.recipes.base import Update
+from btfl.recipes.settings import TrainingSettings
+from btfl.runs.standing import Standing
+
+DEFENCES = sorted({*COORDINATEWISE, *WEIGHTINGS} - {"clip"})
+
+
+def updates(seed: int, clients: int, width: int = 30, spread: float = 0.3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (1.0 + spread * rng.normal(size=(clients, width))).astype(np.float32)
+
+
+def average(sent: np.ndarray, defence: str, *, liars: float = 0.2, standing: Standing | None = None) -> np.ndarray:
+    shared = {"a": np.zeros(10, np.float32), "b": np.zeros((sent.shape[1] - 10, 1), np.float32)}
+    made = Averaging(shared, TrainingSettings(defence=defence, liars=liars), 1, standing or Standing())
+    for client, row in enumerate(sent):
+        made.add(client, Update({"a": row[:10], "b": row[10:, None]}, samples=5))
+    weights = made.result().weights
+    return np.concatenate([weights["a"], weights["b"][:, 0]])
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), clients=st.integers(5, 15), factor=st.sampled_from([-1e4, -50.0, 100.0, 1e6]))
+@pytest.mark.parametrize("defence", [*DEFENCES, "screen"])
+def test_liars_far_away_move_it_little(defence: str, seed: int, clients: int, factor: float) -> None:
+    sent = updates(seed, clients)
+    liars = max(clients // 5, 1)
+    honest = sent[liars:].mean(axis=0)
+    sent[:liars] *= np.float32(factor)
+    found = average(sent, defence, liars=liars / clients)
+    assert np.linalg.norm(found - honest) < 0.7 * np.linalg.norm(honest)
+
+
+@pytest.mark.parametrize("defence", [*DEFENCES, "clip", "screen", "none"])
+def test_equal_updates_are_their_own_average(defence: str) -> None:
+    sent = np.repeat(updates(0, 1), 6, axis=0)
+    np.testing.assert_allclose(average(sent, defence), sent[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("defence", sorted(COORDINATEWISE))
+def test_coordinatewise_ones_stay_within_the_honest_range(defence: str) -> None:
+    sent = updates(1, 9)
+    sent[:3] = 1e8
+    found = average(sent, defence, liars=0.34)
+    assert (found <= sent[3:].max(axis=0)).all()
+    assert (found >= sent[3:].min(axis=0)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), clients=st.integers(1, 12), spread=st.floats(0.05, 3.0))
+def test_the_screen_changes_nothing_where_nobody_is_far_off(seed: int, clients: int, spread: float) -> None:
+    sent = updates(seed, clients, width=2000, spread=spread)
+    assert average(sent, "screen").tobytes() == average(sent, "none").tobytes()
+
+
+def test_a_screened_update_is_as_one_that_never_came() -> None:
+    sent = updates(3, 8)
+    sent[5] *= np.float32(2 * SIZE)
+    assert average(sent, "screen").tobytes() == average(np.delete(sent, 5, axis=0), "none").tobytes()
+
+
+def test_copies_count_once() -> None:
+    sent = updates(4, 8)
+    sent[6] = sent[7] = sent[5]
+    assert average(sent, "screen").tobytes() == average(sent[:6], "none").tobytes()
+
+
+def test_who_is_turned_round_is_left_out_from_the_second_round_on() -> None:
+    clients = range(10)
+    cosines = np.where(np.arange(10) == 4, -0.2, 0.2)
+    once = Standing().after(clients, cosines)
+    assert once.turned(clients) == set()
+    assert once.after(clients, cosines).turned(clients) == {4}
+    assert Standing.from_json(once.as_json()) == once
+
+
+def test_who_is_against_the_majority_in_the_first_round_is_suspected_until_it_is_cleared() -> None:
+    sent = updates(5, 10).astype(np.float64)
+    sent[[1, 6, 8]] *= -1
+    assert smaller_camp(sent @ sent.T) == [1, 6, 8]
+    clients, good = range(10), np.full(10, 0.2)
+    suspected = Standing().suspecting([1, 6, 8]).after(clients, good)
+    assert suspected.turned(clients) == {1, 6, 8}
+    assert suspected.after(clients, good).turned(clients) == set()
+
+
+def test_where_nobody_agrees_nobody_is_turned_round() -> None:
+    clients, cosines = range(10), np.linspace(-0.1, 0.1, 10)
+    assert Standing().after(clients, cosines).after(clients, cosines).turned(clients) == set()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), clients=st.integers(1, 10), liars=st.integers(0, 9))
+def test_never_half_of_the_clients_are_left_out(seed: int, clients: int, liars: int) -> None:
+    sent = updates(seed, clients).astype(np.float64)
+    sent[:liars] *= 1e5
+    assert 2 * len(screen(sent @ sent.T, turned=range(min(liars, clients)))) < clients or clients == 0
+
+
+def test_rows_are_the_same_from_memory_and_from_disk() -> None:
+    rng = np.random.default_rng(0)
+    kinds = np.float32, np.float64
+    uploads = [{"w": rng.normal(size=(40, 3)).astype(kind), "b": rng.normal(size=7).astype(kind)} for kind in kinds * 3]
+    memory, disk = Rows(), Rows(in_memory=600)
+    for upload in uploads:
+        memory.add(upload)
+        disk.add(upload)
+    centre = uploads[0]
+    places = range(6)
+    assert memory.gram(places, centre).tobytes() == disk.gram(places, centre).tobytes()
+    assert memory.cosines(centre).tobytes() == disk.cosines(centre).tobytes()
+    for place, upload in enumerate(uploads):
+        for name, array in upload.items():
+            np.testing.assert_array_equal(disk.arrays(place)[name], array, strict=True)
