@@ -7,6 +7,7 @@ import logging
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from btfl.cli import output
 from btfl.engines import Event
 
 _WINDOW = 1800.0  # seconds that the time left is estimated from; a client may take minutes
@@ -43,8 +44,9 @@ class Watcher:
 
     def __enter__(self) -> Watcher:
         self._level = self._logger.level
-        self._logger.addHandler(self._lines)
-        self._logger.setLevel(logging.INFO)
+        if not output.current().verbose:  # which has them on stderr already, with their times
+            self._logger.addHandler(self._lines)
+            self._logger.setLevel(logging.INFO)
         self._progress.start()
         return self
 

@@ -184,9 +184,10 @@ def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> 
     run, client = group.first, weights.shown_client(group, method)
     switches = (run.rows["stream"] == SWITCHING).any()
     second = " Right: half of A, all of C, the rest of A; it is no part of any average." if switches else ""
+    shown = "e, memory and events" if method in group.telling("a") else "e"
     name = "streams" if method == group.reference else f"streams-{method}"
     return make(
-        name, f"{group.titles[method]} along a stream: e, memory and events",
+        name, f"{group.titles[method]} along a stream: {shown}",
         f"Client {client} of {run.name}, seed {run.seed} (the client with the median number of samples).{second}",
         lambda: weights.along_streams(group, method),
     )  # fmt: skip
