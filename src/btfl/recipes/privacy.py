@@ -17,7 +17,7 @@ Unit = Literal["client", "record"]
 Noise = Literal["secret", "seeded"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PrivacySettings(Settings):
     """What is released with differential privacy; part of the settings of training."""
 
