@@ -144,4 +144,6 @@ def test_many_who_turn_their_updates_round_are_found_and_training_begins_again()
     again = Averaging(shared, TrainingSettings(), 3, standing)
     for client in range(clients):
         again.add(client, Update({"w": shared["w"] + np.float32(client + 1)}, samples=3))
-    assert not again.result().restart
+    after = again.result()
+    assert not after.restart
+    assert set(after.left_out) == {0, 1, 2, 3}  # until their updates speak for them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ class Averaging:
             return Averaged(self._sum.mean(), standing=standing)
         restart = not standing.restarted and self._round > 1 and len(turned) >= MANY * len(self._rows)
         if restart:
-            standing = replace(standing, restarted=True)
+            standing = Standing(suspects=frozenset(turned), restarted=True)
         kept = RunningSum()
         for place, samples in enumerate(self._samples):
             if place not in found:
