@@ -3,8 +3,8 @@
 Run as ``python benchmarks/privacy.py hapt-natural --root FILE --radius 30 --out FOLDER``, or ``--start zoo:NAME`` for
 weights that are there already. The federation is trained once without privacy; a private summary changes its end alone,
 private training (``--full``) is a training of its own. The noise is a function of the seed (``privacy_noise=seeded``),
-so that the table repeats. A run that diverges and stops has no number (nan). Ends with a table as Markdown, also in ``FOLDER/privacy.md``, and a row for each run in
-``FOLDER/privacy.csv``.
+so that the table repeats. A run that diverges and stops has no number (nan). Ends with a table as Markdown, also in
+``FOLDER/privacy.md``, and a row for each run in ``FOLDER/privacy.csv``.
 """
 
 from __future__ import annotations

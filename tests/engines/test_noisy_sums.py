@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +13,18 @@ from btfl.recipes.base import Description, Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
 
-SETTINGS = TrainingSettings.for_model(
-    "mlp", privacy="full", secure=True, privacy_noise="seeded", update_clip=2.0, feature_radius=10.0
-)
+
+def settings_for(**changes: Any) -> TrainingSettings:
+    chosen = {"privacy": "full", "secure": True, "privacy_noise": "seeded", "update_clip": 2.0, "feature_radius": 10.0}
+    return TrainingSettings.for_model("mlp", **chosen, **changes)
+
+
 THRESHOLD = 4
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("client", 1.0), ("record", 2.0)])
 def test_the_fewest_clients_add_all_the_noise(unit: str, factor: float) -> None:
-    recipe = FedAvg(replace(SETTINGS, privacy_unit=unit), (8, 8, 1), 10)
+    recipe = FedAvg(settings_for(privacy_unit=unit), (8, 8, 1), 10)
     share, shared = NoiseShare(3.0, THRESHOLD), recipe.initial()
     still = Update(shared, samples=1)
     total = {name: np.zeros(array.shape) for name, array in shared.items()}
@@ -33,7 +36,7 @@ def test_the_fewest_clients_add_all_the_noise(unit: str, factor: float) -> None:
 
 
 def test_a_step_is_clipped_before_noise_and_fits_the_form() -> None:
-    recipe = FedAvg(SETTINGS, (8, 8, 1), 10)
+    recipe = FedAvg(settings_for(), (8, 8, 1), 10)
     share, shared = NoiseShare(1e-9, THRESHOLD), recipe.initial()
     far = Update({name: array + np.float32(5) for name, array in shared.items()}, samples=1)
     steps = share.of_update(recipe, shared, far, 0, 1)
@@ -46,7 +49,7 @@ def test_a_step_is_clipped_before_noise_and_fits_the_form() -> None:
 
 @pytest.mark.parametrize("unit", ["client", "record"])
 def test_the_fewest_clients_add_all_the_noise_of_a_summary(unit: str) -> None:
-    recipe = FedAvg(replace(SETTINGS, privacy_unit=unit, client_bound=7.0), (8, 8, 1), 10)
+    recipe = FedAvg(settings_for(privacy_unit=unit, client_bound=7.0), (8, 8, 1), 10)
     width, share = recipe.feature_size(), NoiseShare(3.0, THRESHOLD)
     rng = np.random.default_rng(0)
     features = rng.normal(size=(20, width))

@@ -25,7 +25,7 @@ def updates(seed: int, clients: int, width: int = 30, spread: float = 0.3) -> np
 
 def average(sent: np.ndarray, defence: str, *, liars: float = 0.2, standing: Standing | None = None) -> np.ndarray:
     shared = {"a": np.zeros(10, np.float32), "b": np.zeros((sent.shape[1] - 10, 1), np.float32)}
-    made = Averaging(shared, TrainingSettings(defence=defence, liars=liars), 1, standing or Standing())
+    made = Averaging(shared, TrainingSettings.make(defence=defence, liars=liars), 1, standing or Standing())
     for client, row in enumerate(sent):
         made.add(client, Update({"a": row[:10], "b": row[10:, None]}, samples=5))
     weights = made.result().weights
@@ -125,3 +125,25 @@ def test_rows_are_the_same_from_memory_and_from_disk() -> None:
     for place, upload in enumerate(uploads):
         for name, array in upload.items():
             np.testing.assert_array_equal(disk.arrays(place)[name], array, strict=True)
+
+
+def test_many_who_turn_their_updates_round_are_found_and_training_begins_again() -> None:
+    rng, clients = np.random.default_rng(0), 10
+    shared = {"w": rng.normal(size=400).astype(np.float32)}
+    standing = Standing()
+    for round_ in (1, 2):
+        made = Averaging(shared, TrainingSettings(), round_, standing)
+        for client in range(clients):
+            step = 0.3 * shared["w"] + rng.normal(size=400)  # honest clients are opposed as often as not
+            sign = -1 if client < 4 else 1
+            made.add(client, Update({"w": (shared["w"] + sign * step).astype(np.float32)}, samples=3))
+        found = made.result()
+        standing = found.standing
+    assert set(found.left_out) == {0, 1, 2, 3}
+    assert found.restart
+    again = Averaging(shared, TrainingSettings(), 3, standing)
+    for client in range(clients):
+        again.add(client, Update({"w": shared["w"] + np.float32(client + 1)}, samples=3))
+    after = again.result()
+    assert not after.restart
+    assert set(after.left_out) == {0, 1, 2, 3}  # until their updates speak for them

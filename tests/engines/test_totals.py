@@ -22,7 +22,7 @@ def data(seed: int, count: int = 40) -> tuple[np.ndarray, np.ndarray]:
 
 
 def total(summaries: list[Summary], defence: str = "screen") -> tuple[Summary, dict[int, str]]:
-    made = Totalling(TrainingSettings(defence=defence), HEAD)
+    made = Totalling(TrainingSettings.make(defence=defence), HEAD)
     for client, summary in enumerate(summaries):
         made.add(client, summary)
     return made.result()

@@ -34,7 +34,9 @@ class Group:
         return masks.mask(client, self.secrets[client], self.members, self.threshold, vector)
 
     def total(self, vectors: dict[int, np.ndarray], answered: Sequence[int], revealing: Sequence[int]) -> np.ndarray:
-        summed = np.sum([self.masked(one, vectors[one]) for one in answered], axis=0, dtype=np.uint64)
+        summed = np.zeros_like(vectors[answered[0]])
+        for one in answered:
+            summed = summed + self.masked(one, vectors[one])
         shares: dict[int, list[bytes]] = {}
         for one in revealing:
             found = masks.reveal(one, self.secrets[one], self.members, self.threshold, self.received[one], answered)

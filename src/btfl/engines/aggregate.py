@@ -27,6 +27,8 @@ class Averaged:
     left_out: Mapping[int, str] = field(default_factory=dict)
     """Clients whose updates were not used, and why."""
     standing: Standing = field(default_factory=Standing)
+    restart: bool = False
+    """Whether to go back to the first weights: liars have led training astray, and are known now."""
     clip: float | None = None
     """With privacy: the length to clip the next round's updates to."""
 

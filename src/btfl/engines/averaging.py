@@ -15,7 +15,7 @@ from btfl.engines.screening import GROUP, screen, smaller_camp
 from btfl.randomness import generator
 from btfl.recipes.base import Update
 from btfl.recipes.settings import TrainingSettings
-from btfl.runs.standing import Standing
+from btfl.runs.standing import MANY, Standing
 
 
 class Averaging:
@@ -65,11 +65,15 @@ class Averaging:
             found |= {group[place]: why for place, why in named.items()}
         if not found:
             return Averaged(self._sum.mean(), standing=standing)
+        restart = not standing.restarted and self._round > 1 and len(turned) >= MANY * len(self._rows)
+        if restart:
+            standing = Standing(suspects=frozenset(turned), restarted=True)
         kept = RunningSum()
         for place, samples in enumerate(self._samples):
             if place not in found:
                 kept.add(self._rows.arrays(place), samples)
-        return Averaged(kept.mean(), {self._clients[place]: why for place, why in sorted(found.items())}, standing)
+        left_out = {self._clients[place]: why for place, why in sorted(found.items())}
+        return Averaged(kept.mean(), left_out, standing, restart)
 
     def _groups(self) -> list[Sequence[int]]:
         count = len(self._rows)

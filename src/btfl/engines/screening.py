@@ -15,6 +15,9 @@ In the first round they may agree: all are as far from any solution. So once, in
 eigenvector of all pairs' cosines tells two camps apart, and whoever is in the smaller one is left out until its mean
 cosine speaks for it.
 
+Where many are found turned round, they have led training astray before they were: it begins again from the first
+weights, once, in the rounds that are left.
+
 Never half of the clients or more are left out, and with fewer than ``FEWEST`` in a round nobody is.
 """
 

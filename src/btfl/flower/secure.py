@@ -182,7 +182,7 @@ def _members(record: ConfigRecord) -> tuple[dict[int, Public], int]:
 def offer_keys(message: Message, context: Context) -> RecordDict:
     """Make the secrets of a new sum, and return the public keys."""
     secret, public = masks.make_secret()
-    kept = {"sum": _tag(message), "masks": secret.masks, "shares": secret.shares, "seed": secret.seed}
+    kept: dict[str, Any] = {"sum": _tag(message), "masks": secret.masks, "shares": secret.shares, "seed": secret.seed}
     context.state[_STATE] = ConfigRecord(kept)
     return RecordDict({_RECORD: ConfigRecord({"masks": public.masks, "shares": public.shares})})
 
