@@ -13,6 +13,7 @@ from btfl.experiments.experiment import make_experiment
 from btfl.report.formats import to_markdown
 from btfl.report.groups import group_runs, load_runs
 from btfl.report.tables import accuracy_table, interval_tables, paper_table
+from btfl.report.unseen import unseen_table
 from btfl.zoo.start import zoo_entries
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.skipif(not KEPT, reason="results/ is not here")
 @pytest.mark.parametrize("folder", KEPT, ids=lambda path: path.name)
 def test_the_tables_follow_from_the_rows(folder: Path) -> None:
     (group,) = group_runs(load_runs(runs_in(folder)))
-    tables = [accuracy_table(group), *interval_tables(group), paper_table(group)]
+    tables = [accuracy_table(group), unseen_table(group), *interval_tables(group), paper_table(group)]
     page = (folder / "README.md").read_text()
     for table in filter(None, tables):
         written = to_markdown(table)
