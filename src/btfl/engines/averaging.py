@@ -93,4 +93,4 @@ class Averaging:
             for block in self._rows.blocks(places, self._shared)
         ]
         steps = self._rows.unravel(np.concatenate(parts))
-        return {name: (self._shared[name] + step).astype(np.float32) for name, step in steps.items()}
+        return {name: (self._shared.get(name, np.float64(0)) + step).astype(np.float32) for name, step in steps.items()}

@@ -55,7 +55,10 @@ class NoiseShare:
     def of_update(self, recipe: Recipe, shared: Weights, update: Update, client: int, round_: int) -> dict[str, Floats]:
         """Return a client's step, clipped and with its part of the noise."""
         settings = recipe.settings
-        steps = {name: np.asarray(array, np.float64) - shared[name] for name, array in sorted(update.upload.items())}
+        steps = {
+            name: np.asarray(array, np.float64) - shared.get(name, np.float64(0))
+            for name, array in sorted(update.upload.items())
+        }
         length = math.sqrt(sum(float(np.vdot(step, step)) for step in steps.values()))
         factor = min(1.0, settings.update_clip / max(length, 1e-300))
         deviation = self.multiplier * settings.update_clip * _replaced(recipe) / math.sqrt(self.threshold)
@@ -81,4 +84,7 @@ def _replaced(recipe: Recipe) -> float:
 
 def private_mean(shared: Weights, sums: Mapping[str, Floats], cohort: float) -> dict[str, NDArray[np.float32]]:
     """Return the weights that a secure sum of private steps comes to."""
-    return {name: (shared[name] + step / cohort).astype(np.float32) for name, step in sums.items()}
+    return {
+        name: np.asarray(shared.get(name, np.float64(0)) + step / cohort, dtype=np.float32)
+        for name, step in sums.items()
+    }

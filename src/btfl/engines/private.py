@@ -47,16 +47,19 @@ class PrivateAveraging:
     ) -> None:
         self._shared, self._settings, self._clip, self._cohort = shared, settings, clip, cohort
         self._multiplier, self._round = multiplier, round_
-        self._sum = {name: np.zeros(array.shape) for name, array in sorted(shared.items())}
+        self._sum: dict[str, Floats] = {name: np.zeros(array.shape) for name, array in sorted(shared.items())}
         self._short = 0.0
 
     def add(self, client: int, update: Update) -> None:
         """Take one client's update, which has been checked."""
-        steps = {name: np.asarray(update.upload[name], np.float64) - self._shared[name] for name in self._sum}
+        steps = {
+            name: np.asarray(array, np.float64) - self._shared.get(name, np.float64(0))
+            for name, array in sorted(update.upload.items())  # a recipe may add arrays to those it began with
+        }
         length = math.sqrt(sum(float(np.vdot(step, step)) for step in steps.values()))
         factor = min(1.0, self._clip / max(length, 1e-300))
         for name, step in steps.items():
-            self._sum[name] += step * factor
+            self._sum[name] = self._sum.get(name, np.float64(0)) + step * factor
         self._short += 0.5 if length <= self._clip else -0.5
 
     def result(self) -> Averaged:
@@ -67,10 +70,12 @@ class PrivateAveraging:
         replaced = 1.0 if self._settings.privacy_unit == "client" else 2.0  # a record turns one update into another
         deviation = multiplier * self._clip * replaced
         weights = {
-            name: (self._shared[name] + (total + rng.normal(0.0, deviation, total.shape)) / self._cohort).astype(
-                np.float32
+            name: np.asarray(
+                self._shared.get(name, np.float64(0))
+                + (total + rng.normal(0.0, deviation, total.shape)) / self._cohort,
+                dtype=np.float32,
             )
-            for name, total in self._sum.items()
+            for name, total in sorted(self._sum.items())
         }
         return Averaged(weights, clip=self._adapted(rng, replaced) if adapts else self._clip)
 

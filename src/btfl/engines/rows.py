@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,5 +91,8 @@ class Rows:
         return found
 
     def _row_of(self, arrays: Mapping[str, NDArray[Any]]) -> Floats:
-        parts = [np.ravel(arrays[name]) for name, _ in self._names]
+        """Return arrays as a row; one that is not there is zero: a recipe may add arrays to those it began with."""
+        parts = [
+            np.ravel(arrays[name]) if name in arrays else np.zeros(math.prod(shape)) for name, shape in self._names
+        ]
         return np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
