@@ -52,6 +52,8 @@ def bench(
 
     `btfl bench --from runs/quick --method btfl --method "btfl[prune_above=5]" --out runs/lambda`
 
+    `btfl bench --from runs/quick --privacy summary --privacy-unit record --epsilon 2 --out runs/private`
+
     `btfl bench --dataset arrays --root mine.npz --model cnn --clients 10 --rounds 20`
 
     `btfl bench --dataset arrays --root phones.npz --partition natural --split ordered --model cnn1d`
