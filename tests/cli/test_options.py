@@ -134,7 +134,7 @@ def test_no_command_takes_the_last_of_two() -> None:
                 "true"
                 if option.type is click.BOOL
                 else "0.5"
-                if option.name in ("scale", "min_share", "delta")
+                if option.name in ("scale", "min_share", "delta", "held_out")
                 else "2"
             )
             if isinstance(option.type, click.Choice):

@@ -70,9 +70,11 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove what a kill at the very end of a training left, if anything, unless another is at work."""
-        if self.files.lock.exists() or self.files.holder.exists():
+        needed = self._needed_on_disk()
+        aside = any(path not in needed for path in self.files.all_private())
+        if aside or self.files.lock.exists() or self.files.holder.exists():
             with suppress(OSError), self.lock():
-                pass
+                self._sweep()
 
     def spec(self) -> dict[str, Any] | None:
         """Return what is trained here: recipe, settings and data; None if nothing was begun."""
