@@ -8,6 +8,7 @@ clone's own folder, with the clone's environment. What a page marks as not run, 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,9 +32,12 @@ def run_all(folder: Path) -> list[str]:
     wrong = []
     for setting_up in ("make demo", "make .venv/.ready-to-test"):
         wrong += _run(setting_up, clone, environment, setting_up)
+    shutil.copytree(clone / "runs", folder / "runs")
     for page in dict.fromkeys(block.page for block in EVERY):
         script = "\n".join(line for block in EVERY if block.page == page for line in _lines(block))
         if script:
+            shutil.rmtree(clone / "runs")  # each page finds what the demo has left, and nothing of other pages
+            shutil.copytree(folder / "runs", clone / "runs")
             wrong += _run(page, clone, environment, script)
     return wrong
 
