@@ -132,7 +132,7 @@ def test_many_who_turn_their_updates_round_are_found_and_training_begins_again()
     shared = {"w": rng.normal(size=400).astype(np.float32)}
     standing = Standing()
     for round_ in (1, 2):
-        made = Averaging(shared, TrainingSettings(), round_, standing)
+        made = Averaging(shared, TrainingSettings(defence="screen"), round_, standing)
         for client in range(clients):
             step = 0.3 * shared["w"] + rng.normal(size=400)  # honest clients are opposed as often as not
             sign = -1 if client < 4 else 1
@@ -141,7 +141,7 @@ def test_many_who_turn_their_updates_round_are_found_and_training_begins_again()
         standing = found.standing
     assert set(found.left_out) == {0, 1, 2, 3}
     assert found.restart
-    again = Averaging(shared, TrainingSettings(), 3, standing)
+    again = Averaging(shared, TrainingSettings(defence="screen"), 3, standing)
     for client in range(clients):
         again.add(client, Update({"w": shared["w"] + np.float32(client + 1)}, samples=3))
     after = again.result()

@@ -2,7 +2,7 @@
 
 Two families. Some look at one coordinate of all clients at a time (``COORDINATEWISE``). The others give each client a
 weight, and need to know no more than how the updates lie to each other: the products of all pairs (``WEIGHTINGS``).
-``btfl.engines.screening`` has the default, which changes nothing as long as nobody is far from the others.
+``btfl.engines.screening`` has ``screen``, which changes nothing as long as nobody is far from the others.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class TrainingSettings(PrivacySettings):
     )
     compile: bool = knob(False, "Whether torch.compile makes a faster extractor for training.")
     defence: Defence = knob(
-        "screen", "How the server averages, against clients that lie; `screen` changes nothing while nobody does."
+        "none", "How the server averages, against clients that lie; `screen` leaves out who is far from all others."
     )
     secure: bool = knob(
         False, "Secure aggregation: the server learns sums alone, masked on Flower; in one process the same arithmetic."
@@ -110,7 +110,7 @@ _LATER: Mapping[str, Any] = {
     "dbe_momentum": 1.0,
     "babu_epochs": 5,
     "adaptation_rounds": 20,
-    "defence": "screen",
+    "defence": "none",
     "secure": False,
     "secure_range": 256.0,
     "liars": 0.2,
