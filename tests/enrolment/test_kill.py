@@ -20,7 +20,10 @@ from btfl.runs.trained import TrainedFederation
 from crashing import killed, moments, touches
 from small import digits
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the child is forked, and folders are exchanged")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="the child is forked, and folders are exchanged"),
+]
 
 
 def train(folder: Path, rounds: int) -> TrainedFederation:
