@@ -7,6 +7,9 @@ READY_TO_TEST := $(VENV)/.ready-to-test
 # A build that fits every machine, and no network once it is installed.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# One more than there are cores: many tests wait for a process of their own.
+WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+
 .PHONY: help demo test lint format site dist clean
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -26,7 +29,7 @@ demo: $(READY)  ## train on handwritten digits, compare the methods, write a rep
 	$(BIN)/btfl demo
 
 test: $(READY_TO_TEST)  ## run the tests
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(READY_TO_TEST)  ## ruff, mypy, the import contracts and spelling
 	$(BIN)/ruff check .
