@@ -101,7 +101,7 @@ def test_a_terminal_that_is_not_utf_8_gets_other_characters(monkeypatch: pytest.
     assert "Settings" in terminal.read()
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_ctrl_c_once_and_again(times: int, tmp_path: Path) -> None:
     command = [
         sys.executable,

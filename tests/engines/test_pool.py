@@ -33,7 +33,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sends a signal to a whole process group")
-@pytest.mark.parametrize("after", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize(
+    "after", [pytest.param(0.1, marks=pytest.mark.slow), 0.2, pytest.param(0.3, marks=pytest.mark.slow)]
+)
 def test_ctrl_c_while_a_large_result_is_handed_over_ends_everything(after: float) -> None:
     """Handing over is nearly all these workers do, so the signal comes in the midst of it."""
     process = subprocess.Popen(

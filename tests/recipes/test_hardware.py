@@ -73,6 +73,7 @@ print(json.dumps([here.compare(*RECIPES, precision="bf16"), here.features_differ
 """
 
 
+@pytest.mark.slow
 def test_bf16_trains_nearly_the_same_weights_in_every_recipe_and_measures_exactly_the_same() -> None:
     # In a process of its own: the processor may not do what it announces, see hardware.check_hardware.
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "1"}
@@ -87,6 +88,7 @@ def test_bf16_trains_nearly_the_same_weights_in_every_recipe_and_measures_exactl
     assert features == 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch.compile's own
 def test_compiled_training_gives_nearly_the_same_weights_and_measures_exactly_the_same() -> None:
     try:

@@ -15,7 +15,7 @@ from btfl.experiments.experiment import Experiment, make_experiment
 from btfl.methods.registry import METHODS
 from btfl.recipes.settings import TrainingSettings
 
-LINES, SAMPLE = 300, 40
+LINES, SAMPLE = 300, 25
 NOT_A_NUMBER = (
     "abc",
     "[1]",
