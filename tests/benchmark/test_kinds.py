@@ -97,6 +97,14 @@ def test_signals_are_corrupted_as_sensors_are_and_image_methods_left_out(tmp_pat
         bench(path, tmp_path / "other", corruptions=("fog",))
 
 
+@pytest.mark.parametrize(("steps", "model"), [(0, "mlp"), (64, "cnn1d")])
+def test_a_model_that_is_not_named_is_the_one_for_the_kind_of_samples(steps: int, model: str, tmp_path: Path) -> None:
+    values = {"dataset": "arrays", "root": str(people(tmp_path, steps)), "partition": "natural", "methods": ("btfl",)}
+    run = run_bench(make_experiment({**values, "training": {"rounds": 1}}), tmp_path / "run")
+    assert run.record["experiment"]["model"] == model
+    assert set(run.rows["model"]) == {model}
+
+
 def test_the_same_run_goes_on_and_other_owners_are_another_run(tmp_path: Path) -> None:
     path = people(tmp_path)
     first = bench(path, tmp_path / "run", methods=("fedavg",))

@@ -27,7 +27,7 @@ from btfl.engines.pool import WorkerPool
 from btfl.engines.provenance import run_spec
 from btfl.errors import InputError
 from btfl.experiments.experiment import Experiment
-from btfl.experiments.load import embedded, load_data
+from btfl.experiments.load import embedded, load_data, with_model
 from btfl.methods.registry import find_method
 from btfl.recipes.base import Recipe
 from btfl.recipes.registry import make_recipe
@@ -117,6 +117,7 @@ def _run_bench(
 ) -> BenchRun:
     watch = watch or (lambda recipe, event: None)
     data = load_data(experiment)
+    experiment = with_model(experiment, data.source.kind)
     source, partition = data.source, data.partition
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     seen = source.kind if experiment.backbone is None else "vectors"  # by the methods

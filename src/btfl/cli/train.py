@@ -73,7 +73,7 @@ def train(
     from btfl.engines.log import need_tensorboard
     from btfl.engines.mlflow_log import need_mlflow
     from btfl.errors import UnknownNameError
-    from btfl.experiments.load import load_data
+    from btfl.experiments.load import load_data, with_model
     from btfl.recipes.registry import RECIPES
     from btfl.runs.layout import RunFiles
 
@@ -96,6 +96,7 @@ def train(
     if experiment.root is None:
         get_if_missing(experiment.dataset)
     data, console = load_data(experiment), output.console(highlight=False, soft_wrap=True)
+    experiment = with_model(experiment, data.source.kind)
     with Watcher(console) as watcher:
         data, _ = embed(experiment, data, workers, watcher)
     trained: list[dict[str, Any]] = []

@@ -37,6 +37,17 @@ def load_data(experiment: Experiment, root: Path | None = None) -> FederatedData
     return FederatedData(standardised(source, partition) if scaled else source, partition)
 
 
+MODELS_FOR = {"signals": "cnn1d", "vectors": "mlp"}
+"""The model that is trained on samples of a kind, where none is named; images have the experiment's default."""
+
+
+def with_model(experiment: Experiment, kind: str) -> Experiment:
+    """Return an experiment that names no model with the one for its kind of samples."""
+    if "model" in experiment.model_fields_set or kind not in MODELS_FOR:
+        return experiment
+    return experiment.model_copy(update={"model": MODELS_FOR[kind]})
+
+
 def embedded(
     experiment: Experiment, data: FederatedData, spread: Spread | None = None, progress: Progress = silent
 ) -> tuple[FederatedData, Embedder | None]:
