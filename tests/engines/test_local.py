@@ -23,6 +23,7 @@ from btfl.engines.federation import Event, participants
 from btfl.errors import StorageError
 from btfl.recipes import Recipe, TrainingSettings
 from btfl.recipes.registry import make_recipe
+from btfl.runs.checkpoint import StoredWeights
 from btfl.runs.trained import TrainedFederation
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=4, local_epochs=2)
@@ -185,3 +186,13 @@ def test_large_clients_begin_first_and_results_come_in_the_order_of_the_jobs(mon
     sizes = [data.size(client) for client in begun]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) > 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_state_on_disk_that_cannot_be_read_stops_the_run_and_is_no_failure_of_the_client(
+    workers: int, tmp_path: Path
+) -> None:
+    recipe, data = federation()
+    jobs = [Job("train", 0, 1, StoredWeights(tmp_path, client=0, round_=1))]
+    with LocalEngine(workers).open(recipe, data) as session, pytest.raises(StorageError, match="private"):
+        list(session.run(Broadcast({}), jobs))

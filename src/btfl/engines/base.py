@@ -72,8 +72,6 @@ class Engine(Protocol):
 def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result:
     """Do one job: what a client's own process does, wherever it runs."""
     client_data = data.of(job.client, job.round)
-    if isinstance(job.private, StoredWeights):
-        job = replace(job, private=job.private.load())
     if job.task == "train":
         update = recipe.train(job.round, broadcast.shared, job.private, client_data)
         # with privacy for training, neither how much it has nor how well it does leaves the client
@@ -90,8 +88,11 @@ def perform(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job)
 def attempt(recipe: Recipe, data: FederatedData, broadcast: Broadcast, job: Job) -> Result | Failure:
     """Do one job; what btfl itself refuses (for example numbers that are not finite) is this client's failure.
 
-    Any other exception is a mistake in a program, not in a client, and is not swallowed.
+    Any other exception is a mistake in a program, not in a client, and is not swallowed. Nor is it the client's failure
+    if what the run keeps for it on disk cannot be read: that stops the run, which goes on when the disk does.
     """
+    if isinstance(job.private, StoredWeights):
+        job = replace(job, private=job.private.load())
     try:
         return perform(recipe, data, broadcast, job)
     except BtflError as error:
