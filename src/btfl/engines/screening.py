@@ -1,4 +1,4 @@
-"""The default defence: whoever is far from all others is left out of a round; as long as nobody is, nothing changes.
+"""The defence ``screen``: whoever is far from all others is left out of a round; as long as nobody is, nothing changes.
 
 Updates (weights less those that were sent) are compared with each other, never with a number of their own:
 

@@ -44,7 +44,7 @@ class PrivacySettings(Settings):
     def check(self) -> None:
         """Refuse settings that do not go together."""
         defence = getattr(self, "defence", "none")
-        if self.privacy == "full" and defence not in ("screen", "none"):
+        if self.privacy == "full" and defence != "none":
             raise InputError(
                 f"{self.title}: defence={defence} and privacy=full do not go together: who is left out depends on the "
                 "data, which the guarantee does not cover. Clipping bounds what a liar can do; leave the defence out"

@@ -73,7 +73,7 @@ class TrainingSettings(PrivacySettings):
     def check(self) -> None:
         """Refuse settings that do not go together."""
         super().check()
-        if self.secure and self.defence not in ("screen", "none"):
+        if self.secure and self.defence != "none":
             raise InputError(
                 f"training: defence={self.defence} and secure do not go together: it compares single updates, which "
                 "nobody sees. Leave the defence out"

@@ -41,7 +41,7 @@ class TrainingState:
     history: tuple[Mapping[str, Any], ...] = ()
     """Metrics of each round."""
     standing: Standing = field(default_factory=Standing)
-    """What the default defence knows of the clients."""
+    """What the defence ``screen`` knows of the clients."""
     clip: float | None = None
     """With privacy: the length to which updates are clipped, where it adapts."""
 

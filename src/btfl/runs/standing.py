@@ -1,4 +1,4 @@
-"""Where each client has pointed so far: the one thing that the default defence remembers from round to round."""
+"""Where each client has pointed so far: the one thing that the defence ``screen`` remembers from round to round."""
 
 from __future__ import annotations
 
