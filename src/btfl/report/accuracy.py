@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ def by_client(rows: pd.DataFrame) -> pd.DataFrame:
 
 def streams_in(rows: pd.DataFrame) -> list[str]:
     """Return which of the five streams rows are about; B and D do not exist for all data."""
-    found = set(rows["stream"])
+    found = set(rows["stream"].unique())
     return [stream for stream in STREAMS if stream in found]
 
 
@@ -102,15 +103,11 @@ def means(table: pd.DataFrame) -> list[Interval]:
 
 def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> list[Interval]:
     """Return an interval for each column of (clients, columns) arrays, one a seed; all see the same draws."""
-    rng = generator(seed, "bootstrap")
+    shares, which = _draws(tuple(map(len, differences)), seed)
     # Means of redrawn clients: (a slot for each seed drawn, which seed, draw, column).
     means = np.stack(
-        [
-            np.stack([_redrawn(values, rng.integers(len(values), size=(DRAWS, len(values)))) for values in differences])
-            for _ in differences
-        ]
+        [np.stack([share @ values for share, values in zip(slot, differences, strict=True)]) for slot in shares]
     )
-    which = rng.integers(len(differences), size=(len(differences), DRAWS))
     drawn = np.take_along_axis(means, which[:, None, :, None], axis=1)[:, 0].mean(axis=0)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     observed = np.mean([values.mean(axis=0) for values in differences], axis=0)
@@ -121,6 +118,24 @@ def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> lis
     ]
 
 
-def _redrawn(values: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean of each draw of clients, (draws, columns), column after column: all at once needs more memory."""
-    return np.stack([column[rows].mean(axis=1) for column in values.T], axis=1)
+@lru_cache(maxsize=4)
+def _draws(clients: tuple[int, ...], seed: int) -> tuple[list[list[NDArray[np.float64]]], NDArray[np.int64]]:
+    """Return what share each client has in each draw, and which seed is drawn; every pair of methods sees the same.
+
+    Parameters
+    ----------
+    clients : how many there are in each seed
+    seed : of the draws
+
+    Returns a (draws, clients) array for each slot and seed, and (slots, draws) places of seeds.
+    """
+    rng = generator(seed, "bootstrap")
+    shares = [[_shares(rng.integers(count, size=(DRAWS, count))) for count in clients] for _ in clients]
+    return shares, rng.integers(len(clients), size=(len(clients), DRAWS))
+
+
+def _shares(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how often each client was drawn, (draws, clients), as a share of its draw."""
+    draws, clients = rows.shape
+    places = rows + clients * np.arange(draws)[:, None]
+    return np.bincount(places.ravel(), minlength=rows.size).reshape(rows.shape) / clients
