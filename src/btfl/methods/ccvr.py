@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy  # loads scipy.optimize when it is first used, so that listing methods is quick
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 
 from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
@@ -103,7 +103,7 @@ def retrained(head: LinearHead, features: Floats, labels: NDArray[np.int64], ste
         gradient = (np.exp(logs) - targets).T @ inputs / len(inputs)
         return -float((targets * logs).sum()) / len(inputs), gradient.ravel()
 
-    found = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps}).x.reshape(
-        first.shape
-    )
+    found = scipy.optimize.minimize(
+        loss, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps}
+    ).x.reshape(first.shape)
     return LinearHead(found[:, :dimensions], found[:, dimensions])

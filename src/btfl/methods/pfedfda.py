@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy  # loads scipy.optimize when it is first used, so that listing methods is quick
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 
 from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
@@ -194,7 +194,9 @@ def choose_weights(features: Floats, labels: Labels, everyone: Gaussians, settin
         return total
 
     bounds = [(0.0, 1.0), (0.0, 1.0)]
-    found = minimize(loss, np.full(2, 0.5), method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS, "gtol": 1e-3})
+    found = scipy.optimize.minimize(
+        loss, np.full(2, 0.5), method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS, "gtol": 1e-3}
+    )
     return np.asarray(np.round(found.x, 4), dtype=np.float64)
 
 

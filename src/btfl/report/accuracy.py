@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from btfl.randomness import generator
 
 AVERAGE = "average"
 DRAWS, LEVEL = 4000, 0.95
+_KEPT = 2**22  # numbers: 32 MB of draws are kept at most, more are drawn again for each pair of methods
 
 
 def by_client(rows: pd.DataFrame) -> pd.DataFrame:
@@ -31,9 +33,9 @@ def streams_in(rows: pd.DataFrame) -> list[str]:
     return [stream for stream in STREAMS if stream in found]
 
 
-def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return accuracy in % indexed by (method, seed): each client counts the same."""
-    return by_client(rows).groupby(level=["method", "seed"], sort=False).mean()
+def by_seed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return accuracy in % indexed by (method, seed), from a table of ``by_client``: each client counts the same."""
+    return table.groupby(level=["method", "seed"], sort=False).mean()
 
 
 def values_of(table: pd.DataFrame, method: str, column: str) -> NDArray[np.float64]:
@@ -68,7 +70,11 @@ def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
 
     Returns the mean difference and its interval for each stream, and for ``average``.
     """
-    table = by_client(rows)
+    return compare_in(by_client(rows), method, other)
+
+
+def compare_in(table: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
+    """Compare two methods as ``compare`` does, given the table of ``by_client``: it is made once for all pairs."""
     known = table.index.get_level_values("method").unique()
     if method not in known or other not in known:
         raise InputError(f"'{method}' and '{other}' are not both among the results")
@@ -102,23 +108,34 @@ def means(table: pd.DataFrame) -> list[Interval]:
 
 def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> list[Interval]:
     """Return an interval for each column of (clients, columns) arrays, one a seed; all see the same draws."""
-    rng = generator(seed, "bootstrap")
+    clients = tuple(map(len, differences))
+    few = len(clients) * sum(clients) * DRAWS <= _KEPT
+    draws = iter(_kept_draws(clients, seed)) if few else _draws(clients, seed)
     # Means of redrawn clients: (a slot for each seed drawn, which seed, draw, column).
-    means = np.stack(
-        [
-            np.stack([_redrawn(values, rng.integers(len(values), size=(DRAWS, len(values)))) for values in differences])
-            for _ in differences
-        ]
-    )
-    which = rng.integers(len(differences), size=(len(differences), DRAWS))
+    means = np.stack([np.stack([_redrawn(values, next(draws)) for values in differences]) for _ in differences])
+    which = next(draws)
     drawn = np.take_along_axis(means, which[:, None, :, None], axis=1)[:, 0].mean(axis=0)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     observed = np.mean([values.mean(axis=0) for values in differences], axis=0)
-    clients, seeds = sum(map(len, differences)), len(differences)
     return [
-        Interval(float(mean), float(least), float(most), clients, seeds)
+        Interval(float(mean), float(least), float(most), sum(clients), len(clients))
         for mean, least, most in zip(observed, low, high, strict=True)
     ]
+
+
+def _draws(clients: tuple[int, ...], seed: int) -> Iterator[NDArray[np.int64]]:
+    """Draw clients for each slot and seed, (draws, clients) each; then which seed in each slot, (slots, draws)."""
+    rng = generator(seed, "bootstrap")
+    for _ in clients:
+        for count in clients:
+            yield rng.integers(count, size=(DRAWS, count))
+    yield rng.integers(len(clients), size=(len(clients), DRAWS))
+
+
+@lru_cache(maxsize=2)
+def _kept_draws(clients: tuple[int, ...], seed: int) -> tuple[NDArray[np.int64], ...]:
+    """Return the draws: all pairs of methods on the same clients see the same ones."""
+    return tuple(_draws(clients, seed))
 
 
 def _redrawn(values: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:

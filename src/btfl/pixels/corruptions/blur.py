@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy import ndimage, sparse
+import scipy  # its parts are loaded when they are first used: names of corruptions are listed without them
 
 from btfl.pixels.corruptions.resampling import Floats, linear_matrix, reference_cells, scale_of, streak, zoom_positions
 
@@ -34,7 +34,7 @@ def _disk(radius: float, softening: float, scale: float) -> Floats:
     disk = (axis[:, None] ** 2 + axis**2 <= radius**2).astype(np.float64)
     rim = np.exp(-((np.arange(-1, 2) / softening) ** 2) / 2)
     for direction in (0, 1):
-        disk = ndimage.convolve1d(disk, rim / rim.sum(), axis=direction, mode="constant")
+        disk = scipy.ndimage.convolve1d(disk, rim / rim.sum(), axis=direction, mode="constant")
     disk /= disk.sum()
     if scale > 1:
         wide = 2 * scale * np.sqrt((disk * axis**2).sum())  # a disk spreads by half its radius
@@ -72,7 +72,7 @@ def _widened(sigma: float, scale: float) -> float:
 
 
 def _gaussian(images: Floats, sigma: float) -> Floats:
-    out: Floats = ndimage.gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest")
+    out: Floats = scipy.ndimage.gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest")
     return out
 
 
@@ -95,14 +95,14 @@ def zoom_blur(images: Floats, severity: int, rng: np.random.Generator) -> Floats
 
 
 @lru_cache(maxsize=2)  # tens of megabytes each at 224x224
-def _zooms(sizes: tuple[int, int], cells: tuple[int, int], end: float) -> sparse.csr_array[np.float32]:
+def _zooms(sizes: tuple[int, int], cells: tuple[int, int], end: float) -> scipy.sparse.csr_array[np.float32]:
     # The image itself comes once more. How arange rounds decides whether the end is in, so it has to be arange.
     factors = [1.0, *np.arange(1, end, 0.01)]
-    total = sparse.csr_array((sizes[0] * sizes[1],) * 2, dtype=np.float32)
+    total = scipy.sparse.csr_array((sizes[0] * sizes[1],) * 2, dtype=np.float32)
     for factor in factors:
         down, across = (
             linear_matrix((zoom_positions(few, factor, size) + 0.5) * (size / few) - 0.5, size)
             for size, few in zip(sizes, cells, strict=True)
         )
-        total = total + sparse.kron(down, across, format="csr")
-    return sparse.csr_array(total / np.float32(len(factors)))
+        total = total + scipy.sparse.kron(down, across, format="csr")
+    return scipy.sparse.csr_array(total / np.float32(len(factors)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used: names of corruptions are listed without them
 from PIL import Image
-from scipy import ndimage
 
 from btfl.pixels.corruptions.resampling import Floats, bilinear, shorter_side
 
@@ -37,7 +37,7 @@ def elastic_transform(images: Floats, severity: int, rng: np.random.Generator) -
     moved = bilinear(images, *(maps[:, 0] * rows + maps[:, 1] * columns + maps[:, 2]).swapaxes(0, 1))
     if amplitude == 0:
         return moved
-    wander = ndimage.gaussian_filter(
+    wander = scipy.ndimage.gaussian_filter(
         rng.uniform(-1, 1, (2, n, height, width)).astype(np.float32), (0, 0, reach, reach), truncate=3
     )
     return bilinear(moved, rows + amplitude * wander[0], columns + amplitude * wander[1])

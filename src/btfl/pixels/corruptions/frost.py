@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy import ndimage
-from scipy.spatial import KDTree
+import scipy  # its parts are loaded when they are first used: names of corruptions are listed without them
 
 from btfl.pixels.corruptions.resampling import Floats, scale_of, streak
 from btfl.randomness import generator
@@ -61,13 +60,13 @@ def _pane(height: int, width: int, scale: float, rng: np.random.Generator) -> Fl
     count = max(3, round(height * width / (SPACING * scale) ** 2))
     nuclei = rng.random((count, 2)) * (height, width)
     rows, columns = np.mgrid[:height, :width]
-    _, nearest = KDTree(nuclei).query(np.stack([rows, columns], axis=-1))
+    _, nearest = scipy.spatial.KDTree(nuclei).query(np.stack([rows, columns], axis=-1))
     growth = np.arctan2(rows - nuclei[nearest, 0], columns - nuclei[nearest, 1])
     # Six spines leave each nucleus; needles slant off a spine to the one side and to the other.
     side = np.sign(np.sin(6 * (growth + rng.uniform(0, 2 * np.pi, count)[nearest])))
     seeds = rng.random((1, height, width, 1), dtype=np.float32) ** 8  # few are bright: needles, not haze
     needles = streak(seeds, (growth + SLANT * side)[None], NEEDLE[0] * scale, NEEDLE[1] * scale)[0, ..., 0]
-    cover = ndimage.gaussian_filter(rng.standard_normal((height, width)), 8 * scale, mode="wrap")
+    cover = scipy.ndimage.gaussian_filter(rng.standard_normal((height, width)), 8 * scale, mode="wrap")
     ice = needles / needles.std() + 0.6 * cover / cover.std()
     low, high = np.percentile(ice, (1, 99))
     pane: Floats = np.clip((ice - low) / (high - low), 0, 1).astype(np.float32)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used: names of corruptions are listed without them
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 Floats = NDArray[np.float32]  # images in [0, 1], (n, height, width, channels), or planes (n, height, width)
 Indices = NDArray[np.intp]
@@ -84,7 +84,7 @@ def zoom_positions(cells: int, factor: float, size: int) -> Positions:
     return (cells - kept) // 2 + (pixels + (grown - cells) // 2) * ((kept - 1) / (grown - 1))
 
 
-def linear_matrix(positions: Positions, cells: int) -> sparse.csr_array[np.float32]:
+def linear_matrix(positions: Positions, cells: int) -> scipy.sparse.csr_array[np.float32]:
     """Return the matrix that reads a line of cells at fractional positions, the end cells repeated beyond."""
     inside = np.clip(positions, 0, cells - 1)
     low = np.minimum(inside.astype(np.intp), cells - 2)
@@ -92,7 +92,7 @@ def linear_matrix(positions: Positions, cells: int) -> sparse.csr_array[np.float
     line = np.arange(len(positions))
     values = np.concatenate([1 - share, share]).astype(np.float32)
     where = np.concatenate([line, line]), np.concatenate([low, low + 1])
-    return sparse.csr_array((values, where), shape=(len(positions), cells))
+    return scipy.sparse.csr_array((values, where), shape=(len(positions), cells))
 
 
 def reference_cells(size: int, images: Floats) -> int:
