@@ -74,8 +74,8 @@ class Drawing:
             if (engine := figure.get_layout_engine()) is not None:
                 engine.execute(figure)
                 figure.set_layout_engine("none")
-            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
-            FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
+            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
+            FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         return png.getvalue(), svg.getvalue()
 
     def _repr_png_(self) -> bytes:
