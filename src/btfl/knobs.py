@@ -147,6 +147,8 @@ class Settings:
 
     title: ClassVar[str] = ""
     """Whose settings they are, for error messages."""
+    of_arithmetic: ClassVar[tuple[str, ...]] = ()
+    """Those that say how numbers are computed and not what is decided: what was found with one value holds with all."""
 
     def __post_init__(self) -> None:
         for each in self.knobs():

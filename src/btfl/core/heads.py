@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.checks import finite_array
+from btfl.core.products import Precision, Product, Rowwise, product_with
 from btfl.core.softmax import entropy, log_softmax
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
 _LARGE_LOGIT = 100.0
+_NUMBERS_AT_ONCE = 2**19  # 4 MB
 
 HeadLike = Any
 """A head; a (classes, dimensions) matrix; a pair (weight, bias); or anything with ``.weight`` and ``.bias``, such as a
@@ -111,7 +113,7 @@ class LinearHead:
 
     def logits(self, features: Floats) -> Floats:
         """Return (samples, classes) logits; each row the same to the bit in a batch of any size."""
-        logits: Floats = RowwiseLinear([self])(features)[0]
+        logits: Floats = LinearStack([self])(features)[0]
         return logits
 
     def __repr__(self) -> str:
@@ -158,41 +160,50 @@ class HeadStack(Protocol):
 
     large_above: float
     """The squared length of features from which on logits may be too large for a plain exponential."""
+    rows_at_once: int
+    """So many samples are best read at once: they and their logits stay in the processor's caches."""
 
     def by_sample(self, features: Floats) -> Floats:
         """Return (samples, heads, classes) logits, as they lie in memory."""
 
-    def of_one(self, features: Floats) -> Floats:
-        """Return (heads, classes) logits of a single sample, shape (1, dimensions)."""
+    def of_one(self, features: Floats, length: float) -> Floats:
+        """Return (heads, classes) logits of a single sample, shape (1, dimensions), whose squared length is known."""
 
     def large(self, features: Floats) -> NDArray[np.bool_] | None:
         """Return which samples may have logits too large for a plain exponential, in the shape of ``by_sample``."""
 
 
-def stack(heads: Sequence[Head]) -> HeadStack:
+def stack(heads: Sequence[Head], precision: Precision = "same-bits") -> HeadStack:
     """Stack heads: in one product if all are linear, else one after the other."""
     linear = [head for head in heads if isinstance(head, LinearHead)]
-    return RowwiseLinear(linear) if len(linear) == len(heads) else AnyHeads(heads)
+    if len(linear) < len(heads):
+        return AnyHeads(heads)
+    return LinearStack(linear, lambda weights: product_with(weights, precision))
 
 
-class RowwiseLinear:
-    """Several linear heads applied in one product, each row to the bit as it would be alone.
+class LinearStack:
+    """Several linear heads applied in one product.
 
-    A plain matrix product may add in another order for another batch size. Broadcasting over rows makes the linear
-    algebra library do the same product for each row, so a stream gives the same numbers however it is cut.
+    Parameters
+    ----------
+    heads : all of the same size
+    product : makes the product from the (dimensions, heads x classes) weights; see ``products.py``
     """
 
-    def __init__(self, heads: Sequence[LinearHead]) -> None:
-        self._weights = np.ascontiguousarray(np.concatenate([head.weight for head in heads]).T)
+    def __init__(self, heads: Sequence[LinearHead], product: Callable[[Floats], Product] = Rowwise) -> None:
+        weights = np.ascontiguousarray(np.concatenate([head.weight for head in heads]).T)
+        made = product(weights)
+        self._rows, self._row = made.rows, made.of_one
         self._bias: Floats | None = None
         if any(head.bias is not None for head in heads):
             self._bias = np.concatenate([np.zeros(h.classes) if h.bias is None else h.bias for h in heads])
         self._shape = (len(heads), heads[0].classes)
         # |w z + c| <= |w| |z| + |c|: logits of features shorter than this stay below the limit
         with np.errstate(over="ignore"):  # infinite: no features are short enough
-            longest = float(np.sqrt((self._weights**2).sum(axis=0).max()))
+            longest = float(np.sqrt((weights**2).sum(axis=0).max()))
         offset = 0.0 if self._bias is None else float(np.abs(self._bias).max())
         self.large_above = (_LARGE_LOGIT - offset) * abs(_LARGE_LOGIT - offset) / max(longest, 1e-100) ** 2
+        self.rows_at_once = max(_NUMBERS_AT_ONCE // sum(weights.shape), 64)
 
     def __call__(self, features: Floats) -> Floats:
         """Return (heads, samples, classes) logits."""
@@ -200,7 +211,7 @@ class RowwiseLinear:
 
     def by_sample(self, features: Floats) -> Floats:
         """Return (samples, heads, classes) logits, as they lie in memory."""
-        flat: Floats = np.matmul(features[:, None, :], self._weights)
+        flat = self._rows(features)
         if self._bias is not None:
             flat += self._bias
         return flat.reshape(len(features), *self._shape)
@@ -213,9 +224,9 @@ class RowwiseLinear:
         found: NDArray[np.bool_] = lengths > self.large_above
         return found[:, None, None]
 
-    def of_one(self, features: Floats) -> Floats:
-        """Return (heads, classes) logits of a single sample, shape (1, dimensions)."""
-        flat: Floats = features.dot(self._weights)  # the product of ``by_sample``, with less around it
+    def of_one(self, features: Floats, length: float) -> Floats:
+        """Return (heads, classes) logits of a single sample, shape (1, dimensions), whose squared length is known."""
+        flat = self._row(features, length)
         if self._bias is not None:
             flat += self._bias
         return flat.reshape(self._shape)
@@ -228,12 +239,13 @@ class AnyHeads:
 
     def __init__(self, heads: Sequence[Head]) -> None:
         self._heads = heads
+        self.rows_at_once = max(_NUMBERS_AT_ONCE // (len(heads) * heads[0].classes), 64)
 
     def by_sample(self, features: Floats) -> Floats:
         """Return (samples, heads, classes) logits."""
         return np.stack([head.logits(features) for head in self._heads], axis=1)
 
-    def of_one(self, features: Floats) -> Floats:
+    def of_one(self, features: Floats, length: float) -> Floats:
         """Return (heads, classes) logits of a single sample, shape (1, dimensions)."""
         single: Floats = self.by_sample(features)[0]
         return single

@@ -23,17 +23,23 @@ def entropy(log_probabilities: Floats) -> Floats:
     return np.asarray(np.maximum(-total, 0.0))
 
 
-def softmax_parts(logits: Floats, large: NDArray[np.bool_] | bool | None = None) -> tuple[Floats, Floats, Floats]:
-    """Return weights w, totals S and logits s, so that softmax = w / S along the last axis, with w = exp(s).
+def softmax_parts(
+    logits: Floats, large: NDArray[np.bool_] | bool | None = None
+) -> tuple[Floats, Floats, Floats, Floats | None]:
+    """Return weights w, totals S, logits s and l, so that softmax = w / S along the last axis, with w = exp(s).
 
-    s is the logits themselves; only where they are said to be ``large``, less their largest. Each row is added up on
-    its own (``vecdot``), so that it is the same to the bit in a batch of any size.
+    The logits are used up: s are they themselves, lowered in place by their largest where they are said to be
+    ``large``. l, (..., 1), is by how much; None if nothing was lowered. Each row is added up on its own (``vecdot``),
+    so that it is the same to the bit in a batch of any size.
     """
+    lowered: Floats | None = None
     if large is not None and large is not False:
-        logits = logits - np.where(large, np.maximum.reduce(logits, axis=-1, keepdims=True), 0.0)
+        first = logits[..., :1].copy()
+        logits -= np.where(large, np.maximum.reduce(logits, axis=-1, keepdims=True), 0.0)
+        lowered = first - logits[..., :1]
     weights: Floats = np.exp(logits)
     totals: Floats = np.vecdot(weights, _ones(logits.shape[-1]))
-    return weights, totals, logits
+    return weights, totals, logits, lowered
 
 
 def entropy_of_parts(weights: Floats, totals: Floats, logits: Floats) -> Floats:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
-from btfl.core.heads import RowwiseLinear
+from btfl.core.heads import LinearStack
 from btfl.core.softmax import entropy, log_softmax
 from btfl.knobs import Settings, knob
 from btfl.methods.base import Brings, Client, Column, Floats, Method
@@ -152,7 +152,7 @@ class FedThe(Method):
     def __init__(self, client: Client | ClientBundle, settings: FedTheSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
         self._global_mean, self._local_mean = _means(self.bundle)
-        self._heads = RowwiseLinear([self.bundle.global_head, self.bundle.personal_head])
+        self._heads = LinearStack([self.bundle.global_head, self.bundle.personal_head])
         self._history: Floats | None = None
 
     def predict(self, batch: ArrayLike) -> Floats:

@@ -106,7 +106,9 @@ def watched(columns: Mapping[str, Any]) -> tuple[str, ...]:
 
 def identity(method: Method) -> str:
     """Return a method's name and settings as text: where it is equal, one memory and one calibration fit both."""
-    told = json.dumps(method.settings.as_dict(), sort_keys=True, separators=(",", ":"))
+    settings = method.settings
+    decisive = {name: value for name, value in settings.as_dict().items() if name not in settings.of_arithmetic}
+    told = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
     return f"{type(method).card().name} {told}"
 
 

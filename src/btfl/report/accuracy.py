@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from btfl.randomness import generator
 
 AVERAGE = "average"
 DRAWS, LEVEL = 4000, 0.95
+_KEPT = 2**23  # numbers: 64 MB of draws are kept at most, more are drawn again for each pair of methods
 
 
 def by_client(rows: pd.DataFrame) -> pd.DataFrame:
@@ -32,9 +34,9 @@ def streams_in(rows: pd.DataFrame) -> list[str]:
     return [stream for stream in STREAMS if stream in found]
 
 
-def by_seed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return accuracy in % indexed by (method, seed): each client counts the same."""
-    return by_client(rows).groupby(level=["method", "seed"], sort=False).mean()
+def by_seed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return accuracy in % indexed by (method, seed), from a table of ``by_client``: each client counts the same."""
+    return table.groupby(level=["method", "seed"], sort=False).mean()
 
 
 def values_of(table: pd.DataFrame, method: str, column: str) -> NDArray[np.float64]:
@@ -69,7 +71,11 @@ def compare(rows: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
 
     Returns the mean difference and its interval for each stream, and for ``average``.
     """
-    table = by_client(rows)
+    return compare_in(by_client(rows), method, other)
+
+
+def compare_in(table: pd.DataFrame, method: str, other: str) -> dict[str, Interval]:
+    """Compare two methods as ``compare`` does, given the table of ``by_client``: it is made once for all pairs."""
     known = table.index.get_level_values("method").unique()
     if method not in known or other not in known:
         raise InputError(f"'{method}' and '{other}' are not both among the results")
@@ -103,35 +109,34 @@ def means(table: pd.DataFrame) -> list[Interval]:
 
 def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> list[Interval]:
     """Return an interval for each column of (clients, columns) arrays, one a seed; all see the same draws."""
-    shares, which = _draws(tuple(map(len, differences)), seed)
+    clients = tuple(map(len, differences))
+    few = len(clients) * sum(clients) * DRAWS <= _KEPT
+    draws = iter(_kept_draws(clients, seed)) if few else _draws(clients, seed)
     # Means of redrawn clients: (a slot for each seed drawn, which seed, draw, column).
-    means = np.stack(
-        [np.stack([share @ values for share, values in zip(slot, differences, strict=True)]) for slot in shares]
-    )
+    means = np.stack([np.stack([next(draws) @ values for values in differences]) for _ in differences])
+    which = next(draws)
     drawn = np.take_along_axis(means, which[:, None, :, None], axis=1)[:, 0].mean(axis=0)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     observed = np.mean([values.mean(axis=0) for values in differences], axis=0)
-    clients, seeds = sum(map(len, differences)), len(differences)
     return [
-        Interval(float(mean), float(least), float(most), clients, seeds)
+        Interval(float(mean), float(least), float(most), sum(clients), len(clients))
         for mean, least, most in zip(observed, low, high, strict=True)
     ]
 
 
-@lru_cache(maxsize=4)
-def _draws(clients: tuple[int, ...], seed: int) -> tuple[list[list[NDArray[np.float64]]], NDArray[np.int64]]:
-    """Return what share each client has in each draw, and which seed is drawn; every pair of methods sees the same.
-
-    Parameters
-    ----------
-    clients : how many there are in each seed
-    seed : of the draws
-
-    Returns a (draws, clients) array for each slot and seed, and (slots, draws) places of seeds.
-    """
+def _draws(clients: tuple[int, ...], seed: int) -> Iterator[NDArray[Any]]:
+    """Give each client's share of each draw, (draws, clients), for each slot and seed; then which seed in each slot."""
     rng = generator(seed, "bootstrap")
-    shares = [[_shares(rng.integers(count, size=(DRAWS, count))) for count in clients] for _ in clients]
-    return shares, rng.integers(len(clients), size=(len(clients), DRAWS))
+    for _ in clients:
+        for count in clients:
+            yield _shares(rng.integers(count, size=(DRAWS, count)))
+    yield rng.integers(len(clients), size=(len(clients), DRAWS))
+
+
+@lru_cache(maxsize=2)
+def _kept_draws(clients: tuple[int, ...], seed: int) -> tuple[NDArray[Any], ...]:
+    """Return the draws: all pairs of methods on the same clients see the same ones."""
+    return tuple(_draws(clients, seed))
 
 
 def _shares(rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from btfl.errors import InputError
@@ -67,9 +69,13 @@ class Drawing:
         with _our_style():
             figure = self.make()
             png, svg = io.BytesIO(), io.BytesIO()
-            figure.savefig(png, format="png", metadata={"Software": None})
-            figure.set_layout_engine("none")  # the layout stays as it is; computing it again costs as much as drawing
-            figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+            figure.set_dpi(mpl.rcParams["savefig.dpi"])
+            # laid out once; ``savefig`` would draw each format twice, the first time for the layout alone
+            if (engine := figure.get_layout_engine()) is not None:
+                engine.execute(figure)
+                figure.set_layout_engine("none")
+            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
+            FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         return png.getvalue(), svg.getvalue()
 
     def _repr_png_(self) -> bytes:

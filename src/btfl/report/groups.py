@@ -17,7 +17,7 @@ import pandas as pd
 
 from btfl.data.streams import LETTERS, STREAMS
 from btfl.errors import InputError, UnknownNameError
-from btfl.report.accuracy import AVERAGE, by_client, streams_in
+from btfl.report.accuracy import AVERAGE, by_client, by_seed, streams_in
 from btfl.report.extras import chosen
 from btfl.report.style import Style, style_of
 from btfl.runs.layout import RunFiles
@@ -56,6 +56,11 @@ class Group:
     def by_client(self) -> pd.DataFrame:
         """Accuracy in % by method, seed and client: a column for each stream, and their average."""
         return by_client(self.rows)
+
+    @cached_property
+    def by_seed(self) -> pd.DataFrame:
+        """Accuracy in % by method and seed: each client counts the same."""
+        return by_seed(self.by_client)
 
     @property
     def columns(self) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from btfl.data.streams import STREAMS
-from btfl.report.accuracy import by_seed, values_of
+from btfl.report.accuracy import values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.table import Row, Table, mark_best, number_cell, text_cell
 from btfl.report.tables import HEADINGS, spread_cell
@@ -142,7 +142,7 @@ def runs_table(groups: Sequence[Group]) -> Table:
 
 
 def _across(name: str, title: str, groups: Sequence[Group], column: str, headings: Sequence[str]) -> Table:
-    seeds = [by_seed(group.rows) for group in groups]
+    seeds = [group.by_seed for group in groups]
     rows = []
     for method, shown in titles_of(groups).items():
         cells = [spread_cell(values_of(table, method, column)) for table in seeds]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from btfl.data.streams import LETTERS, STREAMS
 from btfl.report import calibration, detection, paper
-from btfl.report.accuracy import AVERAGE, LEVEL, Interval, by_seed, compare, spread, values_of
+from btfl.report.accuracy import AVERAGE, LEVEL, Interval, compare_in, spread, values_of
 from btfl.report.extras import EXTRAS
 from btfl.report.groups import Group, is_oracle
 from btfl.report.table import Cell, Row, Table, mark_best, number, number_cell, text_cell
@@ -33,7 +33,7 @@ others."""
 
 def accuracy_table(group: Group) -> Table:
     """Accuracy by method and stream: mean and standard deviation over seeds; and the columns that were asked for."""
-    seeds, columns = by_seed(group.rows), group.columns
+    seeds, columns = group.by_seed, group.columns
     weights = group.rows.groupby("method")["mean_e"].mean()
     extras = [EXTRAS[name] for name in group.extras]
     rows = []
@@ -121,7 +121,7 @@ def _interval_table(group: Group, reference: str) -> Table:
     for name in group.titles:
         if name == reference:
             continue
-        found = compare(group.rows, reference, name)
+        found = compare_in(group.by_client, reference, name)
         low, high = found["average"].low, found["average"].high
         verdict = "better" if low > 0 else "worse" if high < 0 else "not clear"
         cells = [interval_cell(found[column]) for column in group.columns]
@@ -157,7 +157,7 @@ def interval_cell(found: Interval) -> Cell:
 
 def paper_table(group: Group) -> Table | None:
     """Our accuracy beside the paper's, where dataset, model and heterogeneity match."""
-    seeds, run = by_seed(group.rows), group.first
+    seeds, run = group.by_seed, group.first
     batches = group.rows.groupby("method")["test_batch"].first()
     rows, misprints = [], []
     for name in group.titles:

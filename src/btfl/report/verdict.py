@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from btfl.report.accuracy import AVERAGE, LEVEL, Interval, by_seed, compare, values_of
+from btfl.report.accuracy import AVERAGE, LEVEL, Interval, compare_in, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.table import number
 
@@ -12,7 +12,7 @@ def verdict(group: Group) -> str:
 
     Clearly: the paired bootstrap interval of the difference to the next one does not hold zero.
     """
-    seeds = by_seed(group.rows)
+    seeds = group.by_seed
     averages = {name: float(values_of(seeds, name, AVERAGE).mean()) for name in group.titles}
     known = group.rows.groupby("method")["seed"].unique()
     first = group.asked or max(_ranked(averages), key=averages.__getitem__, default=None)
@@ -23,7 +23,7 @@ def verdict(group: Group) -> str:
     if not rest:
         return f"{title} has an average of {mean} %; there is no other method to compare it with."
     other = max(rest, key=averages.__getitem__)
-    found = compare(group.rows, first, other)[AVERAGE]
+    found = compare_in(group.by_client, first, other)[AVERAGE]
     said = _difference(found, len(group.seeds))
     if group.asked is not None:
         word = {1: "is better than", -1: "is worse than", 0: "is not clearly different from"}[_sign(found)]

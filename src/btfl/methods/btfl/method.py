@@ -27,6 +27,7 @@ from btfl.methods.btfl.evidence import log_rectified_ratio
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.trapezoid import expected_weight_by_trapezoid
 from btfl.methods.card import RED, Card
+from btfl.methods.parts import in_parts
 from btfl.methods.state import read_memory
 
 Floats = NDArray[np.float64]
@@ -95,7 +96,7 @@ class Btfl(Method):
     def __init__(self, client: Client | ClientBundle, settings: BtflSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
         bundle = self.bundle
-        self._heads = stack([bundle.personal_head, bundle.global_head])
+        self._heads = stack([bundle.personal_head, bundle.global_head], self.settings.precision)
         everyone = bundle.global_likelihood
         if self.settings.global_from == "others":
             everyone = everyone.without(bundle.local_likelihood)
@@ -112,20 +113,29 @@ class Btfl(Method):
         if type(batch) is np.ndarray and batch.shape == self._one_sample and batch.dtype.kind == "f":
             return self._predict_one(batch)
         features = as_features(batch, width=self.bundle.dimensions)
+        whole = self.settings.batch == "batch"  # one prior for all of them
+        return in_parts(self, features, len(features) if whole else self._heads.rows_at_once, self._answer)
+
+    def _answer(self, features: Floats, answers: Floats | None) -> Floats:
+        """Return (samples, classes) probabilities, written into ``answers`` if there is such an array."""
         logits = self._heads.by_sample(features)
-        weights, totals, shifted = softmax_parts(logits, self._heads.large(features))
+        mixes_logits = self.settings.mix == "log-probabilities"
+        own = logits.copy() if mixes_logits else logits
+        weights, totals, shifted, _ = softmax_parts(own, self._heads.large(features))
         local_entropy, global_entropy = np.ascontiguousarray(entropy_of_parts(weights, totals, shifted).T)
         e = self._decide(ARRAYS, self._likelihoods.log_q(features), (local_entropy, global_entropy))
         self._seen += len(features)
-        if self.settings.mix == "log-probabilities":
+        if mixes_logits:
             # logits are log-probabilities but for a constant of the sample, which normalising takes out
-            return np.exp(log_softmax(e[:, None] * logits[:, _GLOBAL] + (1.0 - e)[:, None] * logits[:, _PERSONAL]))
-        return _mixed(e[:, None], weights.swapaxes(0, 1), totals.T[..., None])
+            mixed = e[:, None] * logits[:, _GLOBAL] + (1.0 - e)[:, None] * logits[:, _PERSONAL]
+            return np.exp(log_softmax(mixed), answers)
+        return _mixed(e[:, None], weights.swapaxes(0, 1), totals.T[..., None], answers)
 
     def _predict_one(self, batch: NDArray[Any]) -> Floats:
         """Do the same for a single sample, to the bit, without arrays of one element."""
         features, length = as_one_sample(batch)
-        weights, totals, logits = softmax_parts(self._heads.of_one(features), length > self._heads.large_above)
+        heads = self._heads
+        weights, totals, logits, _ = softmax_parts(heads.of_one(features, length), length > heads.large_above)
         local_total, global_total = totals.tolist()
         local_log, global_log = np.log(totals).tolist()
         local_product, global_product = np.vecdot(weights, logits).tolist()
@@ -177,7 +187,13 @@ class Btfl(Method):
         self._memory, self._seen, self.found = memory.Beta(), 0, None
 
 
-def _mixed(e: Any, weights: Any, totals: Any) -> Floats:
-    """Mix two softmaxes given as weights over totals, personal first; e and totals are numbers or columns."""
-    mixed: Floats = e / totals[_GLOBAL] * weights[_GLOBAL] + (1.0 - e) / totals[_PERSONAL] * weights[_PERSONAL]
+def _mixed(e: Any, weights: Any, totals: Any, answers: Floats | None = None) -> Floats:
+    """Mix two softmaxes given as weights over totals, personal first; e and totals are numbers or columns.
+
+    The weights are used up: with many classes, arrays between the steps would cost more than the arithmetic.
+    """
+    mixed: Floats = np.multiply(e / totals[_GLOBAL], weights[_GLOBAL], answers)
+    personal = weights[_PERSONAL]
+    personal *= (1.0 - e) / totals[_PERSONAL]
+    mixed += personal
     return mixed

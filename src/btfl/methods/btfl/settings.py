@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from btfl.core.likelihood import Smoothing
+from btfl.core.products import PRECISION_HELP, Precision
 from btfl.errors import InputError, UnknownNameError
 from btfl.knobs import Settings, knob
 
@@ -25,6 +26,7 @@ class BtflSettings(Settings):
     """
 
     title: ClassVar[str] = "BTFL"
+    of_arithmetic: ClassVar[tuple[str, ...]] = ("precision",)
 
     smoothing: Smoothing = knob("add-one", "How frequencies are kept from 0 and 1: squeeze is 0.6 p + 0.2 (release).")
     global_from: Literal["all", "others"] = knob("all", "Whose likelihood is the global one; others: release.")
@@ -59,6 +61,8 @@ class BtflSettings(Settings):
     use_history: bool = knob(True, "Off: the prior stays Beta(1, 1) (ablation).")
     use_characteristic: bool = knob(True, "Off: tau_hat = 1, the sample itself says nothing (ablation).")
     use_entropy: bool = knob(True, "Off: u = 1, and events need no entropy test (ablation).")
+
+    precision: Precision = knob("same-bits", PRECISION_HELP)
 
     def check(self) -> None:
         """Refuse a prune that leaves too much."""

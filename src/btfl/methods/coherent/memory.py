@@ -171,7 +171,7 @@ class GatedEvents:
     single = False
 
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings) -> None:
-        self._paper = Btfl(bundle)
+        self._paper = Btfl(bundle, precision=settings.precision)
 
     def take(self, log_tau: Any, features: Floats) -> Judgement:
         """Take in a batch; e is that of a mixture with the counted events."""

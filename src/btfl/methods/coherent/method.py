@@ -13,7 +13,7 @@ the evidence, which then compares two densities. Without that, the evidence is v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +35,7 @@ from btfl.methods.coherent.evidence import EVIDENCES
 from btfl.methods.coherent.memory import MEMORIES
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.coherent.weight import WEIGHTS
+from btfl.methods.parts import in_parts
 
 Floats = NDArray[np.float64]
 _LOCAL, _FEDAVG, _GENERATIVE, _OWN = range(4)  # places in ``heads``
@@ -129,7 +130,7 @@ class Coherent(Method):
         self.global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (1.0 - share, share)}[
             settings_.global_heads
         ]
-        self._stack = stack(self.heads)
+        self._stack = stack(self.heads, settings_.precision)
         self._evidence = EVIDENCES[settings_.evidence](bundle, settings_, self.share_ratios)
         self.compares_means = offsets is not None and settings_.evidence == "label"
         self._memory = MEMORIES[settings_.memory](bundle, settings_)
@@ -141,17 +142,24 @@ class Coherent(Method):
     def predict(self, batch: ArrayLike) -> Floats:
         """Return (samples, classes) probabilities for (samples, dimensions) features, in the order of the stream."""
         if type(batch) is np.ndarray and batch.shape == self._one_sample and batch.dtype.kind == "f":
-            single, length = as_one_sample(batch)
-            logits = self._stack.of_one(single)
-            weights, totals, shifted = softmax_parts(logits, length > self._stack.large_above)
-            sums = totals.tolist()
-            e = self._decide(SCALARS, single, weights[_GENERATIVE], sums, _lowered(logits, shifted))
-            return _mixed(weights, *self._shares(e, *sums[:3]))[None]
+            return self._predict_one(batch)
         features = as_features(batch, width=self.bundle.dimensions)
-        logits = self._stack.by_sample(features)
-        weights, totals, shifted = softmax_parts(logits, self._stack.large(features))
-        e = self._decide(ARRAYS, features, weights[:, _GENERATIVE], totals.T, _lowered(logits, shifted))
-        return _mixed(weights.swapaxes(0, 1), *(share[:, None] for share in self._shares(e, *totals.T[:3])))
+        return in_parts(self, features, self._stack.rows_at_once, self._answer)
+
+    def _answer(self, features: Floats, answers: Floats | None) -> Floats:
+        """Return (samples, classes) probabilities, written into ``answers`` if there is such an array."""
+        weights, totals, _, lowered = softmax_parts(self._stack.by_sample(features), self._stack.large(features))
+        e = self._decide(ARRAYS, features, weights[:, _GENERATIVE], totals.T, lowered)
+        return _mixed(weights.swapaxes(0, 1), [share[:, None] for share in self._shares(e, *totals.T[:3])], answers)
+
+    def _predict_one(self, batch: NDArray[Any]) -> Floats:
+        """Do the same for a single sample, to the bit, without arrays of one element."""
+        features, length = as_one_sample(batch)
+        heads = self._stack
+        weights, totals, _, lowered = softmax_parts(heads.of_one(features, length), length > heads.large_above)
+        sums = totals.tolist()
+        e = self._decide(SCALARS, features, weights[_GENERATIVE], sums, lowered)
+        return _mixed(weights, self._shares(e, *sums[:3]))[None]
 
     def _decide(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any, lowered: Any) -> Any:
         """Return e by evidence, memory and weight.
@@ -165,7 +173,7 @@ class Coherent(Method):
         if self.compares_means:
             log_tau = xp.log(totals[_OWN]) - xp.log(totals[_GENERATIVE])
             if lowered is not None:
-                log_tau = log_tau + (lowered[..., _OWN] - lowered[..., _GENERATIVE])
+                log_tau = log_tau + (lowered[..., _OWN, 0] - lowered[..., _GENERATIVE, 0])
         else:
             log_tau = self._evidence.log_tau(xp, features, weights, totals[_GENERATIVE])
         log_tau = xp.clip(log_tau, self.settings.log_tau_limit)
@@ -210,12 +218,11 @@ class Coherent(Method):
         self._seen, self.found = 0, None
 
 
-def _lowered(logits: Floats, shifted: Floats) -> Floats | None:
-    """Return by how much softmax_parts has lowered each head's logits; None if it has not."""
-    return None if shifted is logits else logits[..., 0] - shifted[..., 0]
-
-
-def _mixed(weights: Any, local: Any, fedavg: Any, generative: Any) -> Floats:
-    """Mix the three heads' weights by their shares: numbers, or columns of a batch."""
-    mixed: Floats = fedavg * weights[_FEDAVG] + generative * weights[_GENERATIVE] + local * weights[_LOCAL]
+def _mixed(weights: Any, shares: Sequence[Any], answers: Floats | None = None) -> Floats:
+    """Mix the three heads' weights by their shares, numbers or columns of a batch; the weights are used up."""
+    mixed: Floats = np.multiply(shares[_FEDAVG], weights[_FEDAVG], answers)
+    for place in (_GENERATIVE, _LOCAL):
+        part = weights[place]
+        part *= shares[place]
+        mixed += part
     return mixed

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from btfl.core.bundle import ClientBundle
 from btfl.core.calibration import Calibration, Choice
 from btfl.core.generative import DISTORTED_WEIGHT, OPENNESS
+from btfl.core.products import PRECISION_HELP, Precision
 from btfl.errors import UnknownNameError
 from btfl.knobs import Settings, knob
 from btfl.methods.coherent.density import DENSITIES
@@ -24,8 +25,8 @@ _BY_LIKELIHOOD = "None: by the clients' validation likelihood"
 class CoherentSettings(Settings):
     """What the data can set is set by them: the first five, from sums over all clients' validation parts.
 
-    The others have one default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``). The
-    last four choose the method's parts; each is exchangeable, and the others of each kind are ablations. The preset
+    The others have one default for all datasets, chosen on validation data (``benchmarks/coherent_settings.py``). Four
+    choose the method's parts; each is exchangeable, and the others of each kind are ablations. The preset
     ``first`` is version 1: ``CoherentSettings.make(preset="first")``.
     `btfl methods coherent` lists all settings, ``knobs()`` returns them.
 
@@ -36,6 +37,7 @@ class CoherentSettings(Settings):
     """
 
     title: ClassVar[str] = "Coherent"
+    of_arithmetic: ClassVar[tuple[str, ...]] = ("precision",)
 
     temperature: float | None = knob(
         None, f"T of the class scores: features are less Gaussian than the model says. {_BY_LIKELIHOOD}.", above=0
@@ -74,6 +76,7 @@ class CoherentSettings(Settings):
     evidence: str = knob("label", "What a sample says: see coherent/evidence.py.", choices=lambda: EVIDENCES)
     memory: str = knob("regimes", "How the stream is remembered: see coherent/memory.py.", choices=lambda: MEMORIES)
     weight: str = knob("predictive", "What e is made of: see coherent/weight.py.", choices=lambda: WEIGHTS)
+    precision: Precision = knob("same-bits", PRECISION_HELP)
 
     @classmethod
     def make(cls, *, preset: str = "second", **changes: Any) -> Self:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from btfl.report import paper
-from btfl.report.accuracy import AVERAGE, by_seed, spread, values_of
+from btfl.report.accuracy import AVERAGE, spread, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.overview import alpha, titles_of
 from btfl.report.style import INK
@@ -22,7 +22,7 @@ _BESIDE = {"fontsize": 7, "va": "center", "ha": "left"}
 
 def by_stream(group: Group) -> Figure:
     """A panel for each stream and the average, the best method on top: its mark, its number, and what was printed."""
-    seeds = by_seed(group.rows)
+    seeds = group.by_seed
     methods = ranked(group.titles, {name: float(values_of(seeds, name, AVERAGE).mean()) for name in group.titles})
     batches = group.rows.groupby("method")["test_batch"].first()
     figure = Figure(figsize=(10.4, 0.9 + 0.25 * len(methods) + 0.2))
@@ -63,7 +63,7 @@ def by_heterogeneity(series: Sequence[Group]) -> Figure:
         points = []
         for group in series:
             if name in group.titles:
-                values = values_of(by_seed(group.rows), name, "synthetical")
+                values = values_of(group.by_seed, name, "synthetical")
                 points.append((alpha(group), values.mean(), spread(values) or 0.0))
         x, mean, spreads = np.array(points).T
         panel.errorbar(
@@ -92,7 +92,7 @@ def by_model(groups: Sequence[Group]) -> Figure:
     figure = Figure(figsize=(2.2 + 2.3 * len(groups), 1.0 + 0.27 * len(titles)))
     axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     for panel, group in zip(axes, groups, strict=True):
-        seeds = by_seed(group.rows)
+        seeds = group.by_seed
         for place, name in enumerate(titles):
             if name not in group.titles:
                 continue
@@ -115,7 +115,7 @@ def _best_first(groups: Sequence[Group]) -> dict[str, str]:
     titles = titles_of(groups)
     found: dict[str, list[float]] = {name: [] for name in titles}
     for group in groups:
-        seeds = by_seed(group.rows)
+        seeds = group.by_seed
         for name in group.titles:
             found[name].append(float(values_of(seeds, name, AVERAGE).mean()))
     means = {name: float(np.mean(values)) for name, values in found.items()}
