@@ -83,9 +83,11 @@ def test_every_page_fits_and_fetches_nothing(site: Path, address: str, browser: 
     pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     assert len(pages) > 60
     right, wrong = {"overflow": 0, "missing": [], "scheme": shown}, []
+    browser.get("about:blank")
     for page in pages:
         # a page remembers the colours that it was shown in, and would show them again
-        browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "local_storage"})
+        remembered = {"origin": address.rstrip("/"), "storageTypes": "local_storage"}
+        browser.execute_cdp_cmd("Storage.clearDataForOrigin", remembered)
         browser.get(address + page)
         for width in WIDTHS:
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
