@@ -50,6 +50,7 @@ def test_the_method_of_adding_a_method_runs_as_printed(tmp_path: Path) -> None:
         halfway(bundle, e=2)
 
 
+@pytest.mark.slow
 def test_the_page_on_python_runs_as_printed(tmp_path: Path) -> None:
     """All of its blocks, one after the other: the later ones use what the first has made."""
     blocks = re.findall(r"```python\n(.*?)```", (README.parent / "docs" / "python.md").read_text(), re.S)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from drawn_runs import make_run
 
 
@@ -42,11 +44,15 @@ def test_what_cannot_be_put_together_is_a_sentence(tmp_path: Path) -> None:
     assert "not a finished run" in btfl("report", "nowhere", folder=tmp_path, ok=False)
 
 
-def test_a_table_of_the_paper_at_a_small_scale_says_so(tmp_path: Path) -> None:
+def test_every_table_and_figure_of_the_paper_can_be_reproduced(tmp_path: Path) -> None:
     listed = btfl("reproduce", "--list", folder=tmp_path)
     assert all(
         f"{kind}{number}" in listed for kind, last in (("table", 7), ("figure", 6)) for number in range(1, last + 1)
     )
+
+
+@pytest.mark.slow
+def test_a_table_of_the_paper_at_a_small_scale_says_so(tmp_path: Path) -> None:
     words = ("reproduce", "table2", "--scale", "0.02", "--dataset", "digits", "--method", "fedavg", "--method", "btfl")
     said = " ".join(btfl(*words, "--out", "here", "--workers", "1", folder=tmp_path).split())
     assert "digits takes the place of the paper's cifar10" in said

@@ -27,6 +27,7 @@ from btfl.errors import InputError
 from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.runs.checkpoint import RunFolder
+from variants import one_in
 
 Said = Callable[..., str]
 WORDS = ["--preset", "demo", "--clients", "4", "--rounds", "3", "--set", "training.local_epochs=1"]
@@ -127,7 +128,7 @@ def test_a_second_trainer_is_told_who_holds_the_folder(tmp_path: Path, btfl: Sai
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("command", ["train", "bench"])
+@pytest.mark.parametrize("command", one_in(2, ["train", "bench"]))
 def test_who_is_left_out_is_told_once_and_the_share_that_must_be_left_is_an_option(
     command: str, btfl: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ def test_kappa_is_recovered(inverse_kappa: float) -> None:
     assert choice.inverse_kappa == pytest.approx(inverse_kappa, rel=0.25)
 
 
-@settings(max_examples=20)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32 - 1))
 def test_clients_that_were_dealt_from_one_pool_do_not_differ(seed: int) -> None:
     choice = calibrate(draw_clients(0.0, seed=seed)).choose()

@@ -105,7 +105,7 @@ def _by_two_sums(a: float, b: float, log_tau: float) -> tuple[mpmath.mpf, mpmath
 def test_parameters_up_to_a_million_million() -> None:
     rng = np.random.default_rng(0)
     cases = [(25_876_475.0, 2_454_896.0, 2.3229), (1e12, 1e12, 0.5), (0.5, 1e12, -20.0), (1e12, 0.5, 20.0)]
-    cases += [(10 ** rng.uniform(4, 12), 10 ** rng.uniform(-0.3, 12), rng.uniform(-40, 40)) for _ in range(12)]
+    cases += [(10 ** rng.uniform(4, 12), 10 ** rng.uniform(-0.3, 12), rng.uniform(-40, 40)) for _ in range(5)]
     cases += [(b, a, -log_tau) for a, b, log_tau in cases]
     for a, b, log_tau in cases:
         tau = math.exp(log_tau)

@@ -22,6 +22,7 @@ from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
 from btfl.runs.trained import TrainedFederation
 from hostile import CALIBRATIONS, HOSTILE, Hostile, LyingEngine, LyingRecipe, digests
+from variants import one_in
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=1, local_epochs=1, finetune_epochs=0, personal_epochs=1)
 DETECTABLE = [name for name, liar in HOSTILE.items() if liar.detectable]
@@ -82,7 +83,7 @@ def test_the_table_has_enough_rows() -> None:
     assert len(HOSTILE) - len(DETECTABLE) >= 5
 
 
-@pytest.mark.parametrize("name", DETECTABLE)
+@pytest.mark.parametrize("name", one_in(2, DETECTABLE))
 def test_a_liar_is_as_one_who_is_away(name: str, tmp_path: Path) -> None:
     check({2: HOSTILE[name]}, tmp_path, 1, 4)
 
@@ -112,17 +113,17 @@ def check_calibration(liar: Hostile, workers: int) -> None:
     assert event.warning.isprintable()
 
 
-@pytest.mark.parametrize("name", [*CALIBRATIONS, "no calibration"])
+@pytest.mark.parametrize("name", one_in(3, [*CALIBRATIONS, "no calibration"]))
 def test_a_liar_has_no_part_in_the_calibration(name: str) -> None:
     check_calibration(CALIBRATIONS.get(name, Hostile("calibrate", lambda true: "no calibration")), 1)
 
 
-@pytest.mark.parametrize("name", ["NaN", "strings", "a million times its samples"])
+@pytest.mark.parametrize("name", one_in(3, ["NaN", "strings", "a million times its samples"]))
 def test_a_liar_has_no_part_in_the_calibration_in_the_pool(name: str) -> None:
     check_calibration(CALIBRATIONS[name], 2)
 
 
-@pytest.mark.parametrize("names", FIVE)
+@pytest.mark.parametrize("names", one_in(3, FIVE))
 @pytest.mark.parametrize("workers", [1, 2])
 def test_five_liars_of_ten_are_as_five_who_are_away(names: list[str], workers: int, tmp_path: Path) -> None:
     check({2 * place: HOSTILE[name] for place, name in enumerate(names)}, tmp_path, workers, 10)
@@ -136,7 +137,7 @@ IN_A_WORKER = {
 }
 
 
-@pytest.mark.parametrize("name", IN_A_WORKER)
+@pytest.mark.parametrize("name", one_in(3, IN_A_WORKER))
 def test_a_lie_from_a_workers_own_process_is_refused_as_any_other(name: str) -> None:
     liar, events = IN_A_WORKER[name], list[Event]()
     recipe = LyingRecipe(SETTINGS, (8, 8, 1), 10)

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.slow
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "own_model.ipynb"
@@ -39,6 +40,7 @@ def test_it_is_short_and_uses_public_names_only() -> None:
     assert not re.findall(r"(?:\.|import )_\w+", text)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_with_torch_and_the_core_alone_and_shows_e_along_the_stream(tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)

@@ -22,6 +22,7 @@ from btfl.randomness import generator
 from btfl.runs.client import DeployedClient
 from making import make_bundle, make_stream
 from small import digits, train_small, untrained
+from variants import one_in
 
 ort = pytest.importorskip("onnxruntime", reason="ONNX needs `pip install btfl[onnx]`")
 onnx = pytest.importorskip("onnx", reason="exporting to ONNX needs `pip install btfl[onnx]`")
@@ -138,7 +139,7 @@ def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSett
         export_whole(trained, tmp_path / "client.onnx", replace(settings, memory="soft"))
 
 
-@pytest.mark.parametrize("model", ["cnn", "resnet20", "cct4"])
+@pytest.mark.parametrize("model", one_in(3, ["cnn", "resnet20", "cct4"]))
 def test_every_model_can_be_exported(model: str, tmp_path: Path) -> None:
     client = untrained(model)
     network = client.extractor()
@@ -247,15 +248,18 @@ def test_a_client_is_found_in_a_run_a_federation_and_its_own_folder(tmp_path: Pa
             find_client(folder, number, recipe)
 
 
-def test_the_command_writes_both_forms(tmp_path: Path) -> None:
+FORMS = {
+    "extractor.onnx extractor-bundle": ["--onnx", "extractor.onnx", "--extractor-only"],
+    "client.onnx": ["--onnx", "client.onnx"],
+}
+
+
+@pytest.mark.parametrize("names", one_in(2, FORMS))
+def test_the_command_writes_both_forms(names: str, tmp_path: Path) -> None:
     train_small("fedavg").save(tmp_path / "federation")
     btfl = [sys.executable, "-c", "from btfl.cli import main; main()", "export", "federation", "--client", "1"]
-    for words, names in (
-        (["--onnx", "client.onnx"], ["client.onnx"]),
-        (["--onnx", "extractor.onnx", "--extractor-only"], ["extractor.onnx", "extractor-bundle"]),
-    ):
-        done = subprocess.run([*btfl, *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.split() == names
-        assert all((tmp_path / name).exists() for name in names)
-        assert done.stderr == ""
+    done = subprocess.run([*btfl, *FORMS[names]], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == names.split()
+    assert all((tmp_path / name).exists() for name in names.split())
+    assert done.stderr == ""

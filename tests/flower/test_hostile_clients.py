@@ -31,6 +31,7 @@ from btfl.runs.trained import TrainedFederation
 from btfl.storage import write_json
 from hostile import CALIBRATIONS, HOSTILE, Hostile, LyingEngine, digests
 from in_process_grid import Answer, InProcessGrid
+from variants import one_in
 
 FAULTS = FaultSettings(time_limit=2.0, min_share=0.4)
 DETECTABLE = [name for name, liar in HOSTILE.items() if liar.detectable]
@@ -79,12 +80,12 @@ def check(liars: dict[int, Hostile], folder: Path, clients: int) -> TrainedFeder
     return found
 
 
-@pytest.mark.parametrize("name", DETECTABLE)
+@pytest.mark.parametrize("name", one_in(4, DETECTABLE))
 def test_a_liar_is_as_one_who_is_away(name: str, tmp_path: Path) -> None:
     check({2: HOSTILE[name]}, tmp_path, 4)
 
 
-@pytest.mark.parametrize("start", range(3))
+@pytest.mark.parametrize("start", one_in(3, range(3)))
 def test_five_liars_of_ten_are_as_five_who_are_away(start: int, tmp_path: Path) -> None:
     names = DETECTABLE[start::6][:5]
     check({2 * place: HOSTILE[name] for place, name in enumerate(names)}, tmp_path, 10)
@@ -100,7 +101,7 @@ def calibrated_without(*absent: int) -> dict[str, np.ndarray]:
     return total.to_arrays()
 
 
-@pytest.mark.parametrize("name", CALIBRATIONS)
+@pytest.mark.parametrize("name", one_in(4, CALIBRATIONS))
 def test_a_liar_has_no_part_in_the_calibration(name: str, tmp_path: Path) -> None:
     found = check({2: CALIBRATIONS[name]}, tmp_path, 4)
     assert found.total is not None

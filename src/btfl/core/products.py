@@ -55,7 +55,7 @@ class Rowwise:
     def rows(self, features: Floats) -> Floats:
         """Return (samples, columns) products."""
         products: Floats = np.matmul(features[:, None, :], self._weights)
-        return products.reshape(len(features), -1)
+        return products[:, 0]
 
     def of_one(self, features: Floats, length: float) -> Floats:
         """Return (1, columns) of a single sample: the product of ``rows``, with less around it."""

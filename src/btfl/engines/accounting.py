@@ -13,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from scipy.optimize import brentq
-from scipy.stats import norm
+import scipy  # loads what is used when it is first used, so that starting a training is quick
 
 from btfl.errors import InputError, StorageError
 from btfl.recipes.settings import TrainingSettings
@@ -118,10 +117,10 @@ def _gaussian_multiplier(target: float, delta: float) -> float:
     def excess(log_multiplier: float) -> float:
         multiplier = math.exp(log_multiplier)
         half = 1 / (2 * multiplier)
-        lower = math.exp(target + float(norm.logcdf(-half - target * multiplier)))
-        return float(norm.cdf(half - target * multiplier)) - lower - delta
+        lower = math.exp(target + float(scipy.special.log_ndtr(-half - target * multiplier)))
+        return float(scipy.special.ndtr(half - target * multiplier)) - lower - delta
 
-    return math.exp(float(brentq(excess, math.log(1e-3), math.log(1e6))))
+    return math.exp(float(scipy.optimize.brentq(excess, math.log(1e-3), math.log(1e6))))
 
 
 def epsilon_of(releases: Sequence[Release], delta: float) -> float:

@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy  # loads scipy.optimize when it is first used
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from btfl.core.heads import LinearHead
 from btfl.core.softmax import log_softmax
@@ -55,7 +55,9 @@ def fit_head(features: Floats, labels: Labels, centre: LinearHead, strength: flo
         value = -float(log_p[rows, labels].sum()) + 0.5 * float((weights * moved**2).sum())
         return value, (slope.T @ extended + weights * moved).ravel()
 
-    found = minimize(loss, np.zeros(start.size), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS})
+    found = scipy.optimize.minimize(
+        loss, np.zeros(start.size), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS}
+    )
     fitted = start + found.x.reshape(shape)
     return LinearHead(fitted[:, :-1], fitted[:, -1])
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy  # loads scipy.optimize when it is first used, so that listing methods is quick
+import scipy  # loads scipy.optimize when it is first used
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from btfl.randomness import generator
 
 AVERAGE = "average"
 DRAWS, LEVEL = 4000, 0.95
-_KEPT = 2**22  # numbers: 32 MB of draws are kept at most, more are drawn again for each pair of methods
+_KEPT = 2**23  # numbers: 64 MB of draws are kept at most, more are drawn again for each pair of methods
 
 
 def by_client(rows: pd.DataFrame) -> pd.DataFrame:
@@ -29,7 +30,7 @@ def by_client(rows: pd.DataFrame) -> pd.DataFrame:
 
 def streams_in(rows: pd.DataFrame) -> list[str]:
     """Return which of the five streams rows are about; B and D do not exist for all data."""
-    found = set(rows["stream"])
+    found = set(rows["stream"].unique())
     return [stream for stream in STREAMS if stream in found]
 
 
@@ -112,7 +113,7 @@ def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> lis
     few = len(clients) * sum(clients) * DRAWS <= _KEPT
     draws = iter(_kept_draws(clients, seed)) if few else _draws(clients, seed)
     # Means of redrawn clients: (a slot for each seed drawn, which seed, draw, column).
-    means = np.stack([np.stack([_redrawn(values, next(draws)) for values in differences]) for _ in differences])
+    means = np.stack([np.stack([next(draws) @ values for values in differences]) for _ in differences])
     which = next(draws)
     drawn = np.take_along_axis(means, which[:, None, :, None], axis=1)[:, 0].mean(axis=0)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
@@ -123,21 +124,23 @@ def _bootstrap(differences: Sequence[NDArray[np.float64]], seed: int = 0) -> lis
     ]
 
 
-def _draws(clients: tuple[int, ...], seed: int) -> Iterator[NDArray[np.int64]]:
-    """Draw clients for each slot and seed, (draws, clients) each; then which seed in each slot, (slots, draws)."""
+def _draws(clients: tuple[int, ...], seed: int) -> Iterator[NDArray[Any]]:
+    """Give each client's share of each draw, (draws, clients), for each slot and seed; then which seed in each slot."""
     rng = generator(seed, "bootstrap")
     for _ in clients:
         for count in clients:
-            yield rng.integers(count, size=(DRAWS, count))
+            yield _shares(rng.integers(count, size=(DRAWS, count)))
     yield rng.integers(len(clients), size=(len(clients), DRAWS))
 
 
 @lru_cache(maxsize=2)
-def _kept_draws(clients: tuple[int, ...], seed: int) -> tuple[NDArray[np.int64], ...]:
+def _kept_draws(clients: tuple[int, ...], seed: int) -> tuple[NDArray[Any], ...]:
     """Return the draws: all pairs of methods on the same clients see the same ones."""
     return tuple(_draws(clients, seed))
 
 
-def _redrawn(values: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean of each draw of clients, (draws, columns), column after column: all at once needs more memory."""
-    return np.stack([column[rows].mean(axis=1) for column in values.T], axis=1)
+def _shares(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how often each client was drawn, (draws, clients), as a share of its draw."""
+    draws, clients = rows.shape
+    places = rows + clients * np.arange(draws)[:, None]
+    return np.bincount(places.ravel(), minlength=rows.size).reshape(rows.shape) / clients

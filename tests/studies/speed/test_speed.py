@@ -12,6 +12,7 @@ import pytest
 
 from btfl.studies.speed.measure import peak_memory
 from small import untrained
+from variants import one_in
 
 
 def btfl(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -20,6 +21,7 @@ def btfl(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_it_times_each_method_beside_the_forward_pass_and_the_paper(tmp_path: Path) -> None:
     words = ["--models", "cnn", "--methods", "btfl,fedthe,ttt", "--samples", "3", "--repeats", "2"]
     done = btfl("speed", *words, "--no-memory", "--out", "speed.json", folder=tmp_path)
@@ -38,22 +40,23 @@ def test_it_times_each_method_beside_the_forward_pass_and_the_paper(tmp_path: Pa
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.slow
 def test_peak_memory_is_that_of_a_process_of_its_own() -> None:
     megabytes = peak_memory("btfl", untrained("cnn"))
     assert megabytes is not None
     assert 50 < megabytes < 5_000  # torch alone takes more than the least of these
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--models", "cnm"], "Did you mean cnn"),
-        (["--methods", "btlf"], "Did you mean btfl"),
-        (["--samples", "0"], "--samples"),
-    ],
-)
-def test_a_mistake_is_found_before_anything_is_timed(words: list[str], expected: str, tmp_path: Path) -> None:
-    done = btfl("speed", *words, folder=tmp_path)
+MISTAKES = {
+    "--models cnm": "Did you mean cnn",
+    "--methods btlf": "Did you mean btfl",
+    "--samples 0": "--samples",
+}
+
+
+@pytest.mark.parametrize("words", one_in(3, MISTAKES))
+def test_a_mistake_is_found_before_anything_is_timed(words: str, tmp_path: Path) -> None:
+    done, expected = btfl("speed", *words.split(), folder=tmp_path), MISTAKES[words]
     assert done.returncode != 0
     assert expected in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,6 +10,8 @@ printed ones, and a stream manifest would notice, being tied to the fingerprint 
 from __future__ import annotations
 
 import math
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,7 @@ PER_CLASS = 102  # six of every font: about the 1,000 images that twenty clients
 SEED = 8
 BITMAP, BLOCK = 32, 4
 DRAWN = 96  # the type size a glyph is drawn at before it is reduced
+PAGE = 144  # what it is drawn on: as small as holds every glyph of the list, however it is turned
 MOST_INK = BLOCK * BLOCK
 
 
@@ -67,21 +70,37 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
 
 def handwritten() -> Samples:
     """Return the 1,797 handwritten digits as grey 8x8 images."""
-    from sklearn.datasets import load_digits
+    table = _table_of_digits()
+    return Samples(_grey(table[:, :-1].reshape(-1, 8, 8)), table[:, -1].astype(np.int64))
+
+
+def _table_of_digits() -> NDArray[np.float64]:
+    """Return 64 counts and the label of each digit; from the file itself: importing its reader takes a second."""
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise DataError("the digits come inside scikit-learn, which is not installed; run pip install 'btfl[train]'")
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if path.exists():
+        return np.loadtxt(path, delimiter=",")
+    from sklearn.datasets import load_digits  # a release that keeps it elsewhere
 
     counts, labels = load_digits(return_X_y=True)
-    return Samples(_grey(counts.reshape(-1, 8, 8)), labels.astype(np.int64))
+    return np.column_stack([counts, labels])
 
 
 def printed(per_class: int = PER_CLASS, seed: int = SEED) -> Samples:
     """Draw the printed digits: every font in turn, jittered by the generator of ``seed``."""
+    labels = np.repeat(np.arange(10, dtype=np.int64), per_class)
+    return Samples(_grey(_printed_counts(per_class, seed)), labels)
+
+
+@cache
+def _printed_counts(per_class: int, seed: int) -> NDArray[np.int64]:
+    """Return the ink of each block, (images, 8, 8); drawn once a process, since it takes half a second."""
     rng = generator(seed, "printed digits")
     fonts = [_font(name) for name in FONTS]
-    labels = np.repeat(np.arange(10, dtype=np.int64), per_class)
-    counts = np.stack(
-        [_block_counts(_bitmap(str(digit), fonts[i % len(fonts)], rng)) for i, digit in enumerate(labels)]
-    )
-    return Samples(_grey(counts), labels)
+    digits = np.repeat(np.arange(10), per_class)
+    return np.stack([_block_counts(_bitmap(str(digit), fonts[i % len(fonts)], rng)) for i, digit in enumerate(digits)])
 
 
 def _font(name: str) -> ImageFont.FreeTypeFont:
@@ -105,8 +124,8 @@ def _bitmap(digit: str, font: ImageFont.FreeTypeFont, rng: np.random.Generator) 
     stroke = int(rng.integers(0, 4))
     shift_x, shift_y = rng.uniform(-1.5, 1.5), rng.uniform(0.0, 1.0)
 
-    page = Image.new("L", (3 * DRAWN, 3 * DRAWN), 0)
-    centre = 1.5 * DRAWN
+    page = Image.new("L", (PAGE, PAGE), 0)
+    centre = PAGE / 2
     ImageDraw.Draw(page).text(
         (centre, centre), digit, fill=255, font=font, anchor="mm", stroke_width=stroke, stroke_fill=255
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used: names of corruptions are listed without them
+import scipy  # loads its parts when they are first used, so that reading a manifest is quick
 from PIL import Image
 
 from btfl.pixels.corruptions.resampling import Floats, bilinear, shorter_side

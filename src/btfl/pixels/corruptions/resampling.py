@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used: names of corruptions are listed without them
+import scipy  # loads its parts when they are first used, so that reading a manifest is quick
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float32]  # images in [0, 1], (n, height, width, channels), or planes (n, height, width)
