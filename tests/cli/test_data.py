@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from btfl.data.fetching import fetch
+from btfl.data.kept import Kept
 from btfl.errors import DataError, InputError
 from fake_cifar import Arrays, fake_cifar10, official
 
@@ -80,3 +82,16 @@ def test_data_of_ones_own_are_loaded_and_described(tmp_path: Path) -> None:
     assert isinstance(CliRunner().invoke(app, ["check", "--root", str(path)]).exception, InputError)
     listed = CliRunner().invoke(app, ["list"]).output
     assert "table: your own Parquet or CSV" in listed
+
+
+def test_what_is_kept_is_removed_and_datasets_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, btfl: Callable[..., str]
+) -> None:
+    monkeypatch.setenv("BTFL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("BTFL_KEPT_LIMIT", "1")
+    (tmp_path / "data" / "cifar10").mkdir(parents=True)
+    Kept.usual().keep({"a": np.zeros(1_000)}, "key")
+    assert "1 kept file, 0.0 MB, removed from" in btfl("data", "clean").replace("\n", " ")
+    assert Kept.usual().find("key") is None
+    assert (tmp_path / "data" / "cifar10").is_dir()
+    assert '"entries": 0' in btfl("data", "clean", "--json")

@@ -6,15 +6,19 @@ label, nor whether a sample is external; only the oracle, which is no method, ge
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from btfl.backbones.embed import Embedder
+from btfl.data.kept import Kept
 from btfl.data.manifest import SWITCHING
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
@@ -22,6 +26,7 @@ from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError
 from btfl.methods.heads import Oracle
 from btfl.methods.registry import Variant
+from btfl.models import Network, to_arrays
 from btfl.models.forward import extract
 from btfl.recipes.registry import recipe_class
 from btfl.runs.client import DeployedClient
@@ -57,6 +62,7 @@ class Evaluation:
     embedder : where heads are trained on the features of a frozen backbone: streams are rendered as samples, and every
         method sees their features
     held_out : how many clients, the last ones, took no part in training
+    kept : where rendered streams and their features are looked for, and kept for another time; None: nowhere
     """
 
     source: Source
@@ -67,6 +73,7 @@ class Evaluation:
     switching: bool = False
     embedder: Embedder | None = None
     held_out: int = 0
+    kept: Kept | None = None
 
     @property
     def seen(self) -> int:
@@ -75,7 +82,7 @@ class Evaluation:
 
     def streams(self, client: int) -> Mapping[str, Stream]:
         """Return one client's streams as its methods see them."""
-        streams = render(self.source, self.manifest, client)
+        streams = render(self.source, self.manifest, client, self.kept)
         if self.embedder is None:
             return streams
         names = list(streams)
@@ -84,6 +91,32 @@ class Evaluation:
         return {
             name: replace(streams[name], values=part) for name, part in zip(names, np.split(rows, ends), strict=True)
         }
+
+    def features(
+        self, client: int, on_device: DeployedClient, streams: Mapping[str, Stream]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return the features of one client's streams by the extractor on its device, (n, d) by stream."""
+        network = on_device.extractor()
+        key: tuple[object, ...] = ()
+        if self.kept is not None and self.embedder is None and ":" not in on_device.model["name"]:  # code of one's own
+            model = json.dumps(dict(on_device.model), sort_keys=True, default=str)
+            key = "features", self.manifest.hash, client, model, _digest(network), torch.__version__
+            found = self.kept.find(*key)
+            if found is not None and found.keys() == streams.keys():
+                return {name: found[name].astype(np.float64) for name in streams}
+        made = {name: extract(network, stream.values) for name, stream in streams.items()}
+        if self.kept is not None and key:
+            self.kept.keep(made, *key)
+        return {name: rows.astype(np.float64) for name, rows in made.items()}
+
+
+def _digest(network: Network) -> str:
+    """Return the sha256 of a network's weights."""
+    digest = hashlib.sha256()
+    for name, array in sorted(to_arrays(network).items()):
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def evaluate(evaluation: Evaluation, workers: int = 1) -> Iterator[list[Predictions]]:
@@ -106,10 +139,7 @@ def evaluate_client(evaluation: Evaluation, number: int) -> list[Predictions]:
         if recipe not in clients:
             clients[recipe] = _client(evaluation, method, recipe, number)
         if adapter_class.takes == "features" and recipe not in features:
-            network = clients[recipe].extractor()
-            features[recipe] = {
-                name: extract(network, stream.values).astype(np.float64) for name, stream in streams.items()
-            }
+            features[recipe] = evaluation.features(number, clients[recipe], streams)
         adapter = method.build(clients[recipe])
         batch = method.test_batch or evaluation.test_batch
         inputs = features[recipe] if adapter_class.takes == "features" else values

@@ -16,6 +16,7 @@ from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_re
 from btfl.benchmark.record import constants, describe_run
 from btfl.benchmark.unseen import Unseen, enrollable, evaluate_unseen
 from btfl.data.federated import FederatedData
+from btfl.data.kept import Kept
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, make_manifest
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
@@ -160,6 +161,7 @@ def _run_bench(
         experiment.switching,
         embedder,
         partition.held_out,
+        Kept.usual(),
     )
     new_rows = None
     if partition.held_out:

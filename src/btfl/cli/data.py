@@ -173,6 +173,22 @@ def check(
         raise DataError("\n".join(wrong))
 
 
+@app.command()
+def clean() -> None:
+    """Remove what was kept to save time: rendered streams and their features. They are made again when they are needed.
+
+    Datasets stay. `$BTFL_KEPT` is the folder, `$BTFL_KEPT_LIMIT` how many megabytes are kept at most; 0 keeps nothing.
+
+    Example: `btfl data clean`
+    """
+    from btfl.data.kept import Kept
+
+    kept = Kept.usual()
+    entries, size = kept.clean()
+    said = f"{entries:,} kept file{'s' * (entries != 1)}, {size / 1e6:,.1f} MB, removed from {kept.folder}"
+    output.emit_lines({"folder": kept.folder, "entries": entries, "bytes": size}, said)
+
+
 def _check_own(name: str | None, root: Path | None, shift: str | None, changes: list[str]) -> None:
     """Load a user's own data and say what is in it."""
     import numpy as np

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.data.duplicates import not_among
+from btfl.data.kept import Kept
 from btfl.data.manifest import (
     CLEAN,
     LETTERS,
@@ -117,20 +118,23 @@ def make_manifest(source: Source, partition: Partition, settings: StreamSettings
     )
 
 
-def render(source: Source, manifest: Manifest, client: int) -> Mapping[str, Stream]:
+def render(source: Source, manifest: Manifest, client: int, kept: Kept | None = None) -> Mapping[str, Stream]:
     """Make the samples of one client's five streams, by name; those that are left out are missing.
 
-    Signals and vectors are scaled as the source says, after they were corrupted.
+    Signals and vectors are scaled as the source says, after they were corrupted. Corrupted images are taken from
+    ``kept``, or added to it.
     """
     _check_source(source, manifest)
     if not 0 <= client < len(manifest.clients):
         raise InputError(f"there are clients 0 to {len(manifest.clients) - 1}, no client {client}")
     drawn = manifest.clients[client]
-    streams = {
-        name: _render_draw(source, manifest, client, name, draw)
-        for name, draw in zip(STREAMS, drawn.draws, strict=False)
-        if len(draw)
-    }
+    draws = {name: draw for name, draw in zip(STREAMS, drawn.draws, strict=False) if len(draw)}
+    corrupted = [name for name, draw in draws.items() if (draw.corruption != CLEAN).any() and source.kind == "images"]
+    key = "streams", manifest.hash, client
+    made = (kept.find(*key) or {}) if kept is not None and corrupted else {}
+    streams = {name: _render_draw(source, manifest, client, name, draw, made.get(name)) for name, draw in draws.items()}
+    if kept is not None and corrupted and not made:
+        kept.keep({name: streams[name].values for name in corrupted}, *key)
     parents = list(streams.values())
     which, where = drawn.mixture.T
     starts = np.cumsum([0, *(len(draw) for draw in drawn.draws[:-1])])[which] + where
@@ -236,7 +240,10 @@ def _shifted(
     return Draw(origin[order], chosen[order], corruption[order])
 
 
-def _render_draw(source: Source, manifest: Manifest, client: int, name: str, draw: Draw) -> Stream:
+def _render_draw(
+    source: Source, manifest: Manifest, client: int, name: str, draw: Draw, made: Values | None = None
+) -> Stream:
+    """Make the samples of a stream; ``made`` are its images, if they were made before."""
     values = np.empty((len(draw), *source.sample_shape), dtype=source.pool.values.dtype)
     labels = np.empty(len(draw), dtype=np.int64)
     for origin, part in ((POOL, source.pool), (OTHER_DOMAIN, source.shifted)):
@@ -244,6 +251,9 @@ def _render_draw(source: Source, manifest: Manifest, client: int, name: str, dra
         if part is not None and rows.any():
             values[rows] = part.values[draw.index[rows]]
             labels[rows] = part.labels[draw.index[rows]]
+    external = np.full(len(draw), name.endswith("_exd"))
+    if made is not None:
+        return Stream(name, made, labels, external)
     for number in np.unique(draw.corruption[draw.corruption != CLEAN]).tolist():
         rows = draw.corruption == number
         corruption = manifest.settings.corruptions[number]
@@ -254,7 +264,6 @@ def _render_draw(source: Source, manifest: Manifest, client: int, name: str, dra
         else:
             unit = source.pool.spread
             values[rows] = corrupt_signals(values[rows], corruption, severity, rng, unit.mean, unit.deviation)
-    external = np.full(len(draw), name.endswith("_exd"))
     if source.scaling is not None:
         values = source.scaling(values)
     return Stream(name, values, labels, external)

@@ -75,7 +75,8 @@ class Drawing:
                 engine.execute(figure)
                 figure.set_layout_engine("none")
             FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
-            FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+            said = {"Date": None, "Creator": None}
+            FigureCanvasSVG(figure).print_svg(svg, metadata=said)  # type: ignore[no-untyped-call]
         return png.getvalue(), svg.getvalue()
 
     def _repr_png_(self) -> bytes:
