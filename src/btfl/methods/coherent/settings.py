@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from btfl.core.bundle import ClientBundle
 from btfl.core.calibration import Calibration, Choice
 from btfl.core.generative import DISTORTED_WEIGHT, OPENNESS
+from btfl.core.own_answer import OwnAnswer
 from btfl.errors import UnknownNameError
 from btfl.knobs import Settings, knob
 from btfl.methods.coherent.density import DENSITIES
@@ -69,6 +70,9 @@ class CoherentSettings(Settings):
     local_heads: Literal["personal", "generative", "both"] = knob(
         "both", "The personal head, the generative one under the client's shares, or the product of both."
     )
+    own_covariance: bool = knob(
+        True, "Whether the local answer has a covariance of the client's own, where the validation parts choose one."
+    )
     log_tau_limit: float = knob(30.0, "Limit of |log tau|.", above=0, most=600)
     density: str = knob("gaussian", "How features of a class are distributed.", choices=lambda: DENSITIES)
     evidence: str = knob("label", "What a sample says: see coherent/evidence.py.", choices=lambda: EVIDENCES)
@@ -89,3 +93,18 @@ class CoherentSettings(Settings):
         found = (None if calibration is None else calibration.choose()) or FIRST_VERSION
         given = {name: getattr(self, name) for name in Choice._fields}
         return found._replace(**{name: value for name, value in given.items() if value is not None})
+
+    def chosen_own(self, bundle: ClientBundle) -> OwnAnswer | None:
+        """Return what a local answer of the client's own is made with; None: it is made as everyone's.
+
+        So it is where clients share what a class looks like, where one of the numbers that make a local answer is given,
+        and with another openness or weight of copies than the validation parts were looked at with.
+        """
+        given = (self.temperature, self.shrinkage, self.local_temperature, self.inverse_kappa)
+        usual = (self.local_heads, self.density, self.openness, self.distorted) == (
+            "both", "gaussian", OPENNESS, DISTORTED_WEIGHT,
+        )  # fmt: skip
+        if not self.own_covariance or not usual or any(value is not None for value in given):
+            return None
+        calibration = Calibration.in_statistics(bundle.statistics)
+        return None if calibration is None else calibration.choose_own()
