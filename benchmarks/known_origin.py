@@ -61,7 +61,7 @@ def answers(bundle: ClientBundle, features: Floats, stream: Stream) -> Iterator[
         ("Coherent", Coherent(bundle)),
     ):
         probabilities_ = method.predict(features)
-        yield title, probabilities_, method.trace["e"] if "e" in method.trace else None
+        yield title, probabilities_, method.trace.get("e")
     known = KnownOrigin(bundle)
     known.tell(stream.external)
     yield "Coherent, m known", known.predict(features), None

@@ -232,7 +232,7 @@ class Calibration:
         choice, own = self.choose(), self.arrays["calibration_own"]
         if choice is None or choice.inverse_kappa == 0 or not own.any():
             return None
-        return OwnAnswer.at(np.unravel_index(int(own.argmax()), own.shape))
+        return OwnAnswer.at(tuple(map(int, np.unravel_index(int(own.argmax()), own.shape))))
 
     def _inverse_kappa(self, r: int) -> float:
         between, within, noise = self.arrays["calibration_moments"][r]

@@ -135,7 +135,9 @@ def _scores(
 ) -> tuple[Floats, Floats]:
     """Return weights (kappas, classes, dimensions) and biases (kappas, classes), by solving for all kappas at once."""
     with np.errstate(all="ignore"):  # what overflows is refused below
-        means = np.stack([everyone.means + own_offsets(own.counts, own.sums, everyone.plain, k) for k in inverse_kappas])
+        means = np.stack(
+            [everyone.means + own_offsets(own.counts, own.sums, everyone.plain, k) for k in inverse_kappas]
+        )
         covariance = _covariance(own, shrunk(everyone.within, shrinkage, everyone.mean_square), prior_samples)
         try:
             solved = np.linalg.solve(covariance, means.reshape(-1, means.shape[-1]).T)

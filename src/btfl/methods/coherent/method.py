@@ -131,9 +131,9 @@ class Coherent(Method):
         both = product(bundle.personal_head, beside)
         if local_temperature != 1.0:
             both = both.under(np.zeros(bundle.classes), local_temperature)
-        local: Mapping[str, Head] = {"personal": bundle.personal_head, "generative": generative, "both": both}
+        local: Mapping[str, Head] = {"personal": bundle.personal_head, "generative": generative}
         more = () if offsets is None else (generative,)
-        head = local[settings_.local_heads]
+        head = local.get(settings_.local_heads, both)
         self.heads = head, bundle.global_head, scores.under(everyone, chosen.temperature), *more
         share = chosen.generative_share
         self.global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (1.0 - share, share)}[
