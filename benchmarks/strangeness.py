@@ -1,8 +1,7 @@
-"""Strangeness beside six other scores on the same features: black, white, constant, inverted and noisy frames, and
-images of other datasets.
+"""Strangeness beside six other scores on the same features: frames of failed cameras, and images of other datasets.
 
-Run as ``python benchmarks/strangeness.py RUN --other letters=FILE.npz:x --other office31=FILE.tar`` on a finished run of
-``btfl bench`` with images. For every client the score of its own test samples (stream A) is compared with that of
+Run as ``python benchmarks/strangeness.py RUN --other letters=FILE.npz:x --other office31=FILE.tar`` on a finished run
+of ``btfl bench`` with images. For every client the score of its own test samples (stream A) is compared with that of
 each kind of frame: the area under the ROC curve, the share of own samples that are taken for strange where 95 % of the
 frames are found, and the share that is found at 1 % false alarms on own test samples. Nothing is chosen here.
 """

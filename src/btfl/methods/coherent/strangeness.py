@@ -2,13 +2,13 @@
 
 Two numbers are looked at, both from statistics that Coherent has anyway: the log of the squared Mahalanobis distance
 to the nearest class mean, D, under everyone's covariance; and the energy of the global head, E, the negative log of the
-sum of its exponentiated logits. Strangeness is by how many standard deviations they are off their means on the
-client's own samples,
+sum of its exponentiated logits. Strangeness is how far they are off their means on the client's own samples, in units
+of what one in a hundred of these is off by,
 
-    max(|log D - mean| / deviation, (E - mean) / deviation).
+    max(|log D - mean| / unit, (E - mean) / unit),
 
-A distance is strange on both sides: in many dimensions samples lie on a shell, and a black frame lies inside it,
-nearer to a class than any sample ever is.
+so that each of the two raises as many false alarms. A distance is strange on both sides: in many dimensions samples
+lie on a shell, and a black frame lies inside it, nearer to a class than any sample ever is.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ CARRIED = "strangeness"
 """Among a bundle's metadata: what is typical of the client, found where its features were at hand."""
 FEWEST = 50
 """Own samples that say what is typical."""
-_SMALLEST = 1e-9  # of a squared distance and of a deviation, so that logs and quotients stay finite
+_RARE = 0.01  # the share of own samples that each of the two numbers finds strange, at 1
+_SMALLEST = 1e-9  # of a squared distance and of a unit, so that logs and quotients stay finite
 
 
 class Strangeness:
-    """Scores samples by how strange they are, in standard deviations of the client's own samples.
+    """Scores samples by how strange they are; about one in fifty of the client's own samples is above 1.
 
     Parameters
     ----------
@@ -65,10 +66,9 @@ class Strangeness:
 
     def of(self, features: ArrayLike) -> Floats:
         """Return the strangeness (samples,) of (samples, dimensions) features."""
-        off = (
-            self._looked_at(as_features(features, width=self._bundle.dimensions)) - self._typical[0]
-        ) / self._typical[1]
-        return np.asarray(np.maximum(np.abs(off[:, 0]), off[:, 1]))
+        mean, unit = self._typical
+        looked_at = self._looked_at(as_features(features, width=self._bundle.dimensions))
+        return np.asarray((_off(looked_at - mean) / unit).max(axis=1))
 
     def level(self, false_alarms: float = 0.01) -> float:
         """Return the strangeness that so large a share of the client's own samples exceed, at most.
@@ -100,13 +100,19 @@ class Strangeness:
             features = self._bundle.statistics.get(f"{part}_features")
             if features is not None and len(features) >= FEWEST:
                 looked_at = self._looked_at(np.asarray(features, dtype=np.float64))
-                deviation = np.maximum(looked_at.std(axis=0), _SMALLEST)
-                self._typical = np.stack([looked_at.mean(axis=0), deviation])
+                mean = looked_at.mean(axis=0)
+                unit = np.quantile(_off(looked_at - mean), 1 - _RARE, axis=0)
+                self._typical = np.stack([mean, np.maximum(unit, _SMALLEST)])
                 return self._typical, np.sort(self.of(features))
         raise InputError(
             f"strangeness needs at least {FEWEST} validation or training features in the bundle, or what "
             "Strangeness(...).carried_by put into a bundle without them"
         )
+
+
+def _off(difference: Floats) -> Floats:
+    """Return (samples, 2): a distance is strange on both sides of its mean, an energy above it."""
+    return np.stack([np.abs(difference[:, 0]), difference[:, 1]], axis=1)
 
 
 def _read(carried: Any) -> tuple[Floats, Floats]:
@@ -143,7 +149,7 @@ class WatchfulCoherent(Coherent):
     )
     columns: ClassVar[Mapping[str, Column]] = {
         **Coherent.columns,
-        "strangeness": Column("how strange the sample is, in standard deviations of the client's own samples"),
+        "strangeness": Column("how little the sample resembles anything; about 2 % of the client's own are above 1"),
     }
 
     def __init__(self, client: Client | ClientBundle, settings: CoherentSettings | None = None, **changes: Any) -> None:
