@@ -32,7 +32,7 @@ from btfl.methods.coherent.settings import CoherentSettings
 Floats = NDArray[np.float64]
 CARRIED = "strangeness"
 """Among a bundle's metadata: what is typical of the client, found where its features were at hand."""
-FEWEST = 50
+FEWEST = 20
 """Own samples that say what is typical."""
 _RARE = 0.01  # the share of own samples that each of the two numbers finds strange, at 1
 _SMALLEST = 1e-9  # of a squared distance and of a unit, so that logs and quotients stay finite
@@ -145,12 +145,20 @@ class WatchfulCoherent(Coherent):
     """
 
     cards: ClassVar[tuple[Card, ...]] = (
-        Card("coherent-watchful", "Coherent, watchful (ours)", "Coherent, with strangeness in its trace", colour=PINK),
+        Card(
+            "coherent-watchful",
+            "Coherent, watchful (ours)",
+            "Coherent, with strangeness in its trace",
+            "ours, not the paper's (docs/method.md)",
+            PINK,
+            "8",
+        ),
     )
     columns: ClassVar[Mapping[str, Column]] = {
         **Coherent.columns,
         "strangeness": Column("how little the sample resembles anything; about 2 % of the client's own are above 1"),
     }
+    exportable: ClassVar[bool] = False
 
     def __init__(self, client: Client | ClientBundle, settings: CoherentSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
