@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy  # loads scipy.linalg when it is first used, so that importing btfl is quick
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
 
 from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
@@ -32,8 +32,8 @@ from btfl.methods.coherent.settings import CoherentSettings
 Floats = NDArray[np.float64]
 CARRIED = "strangeness"
 """Among a bundle's metadata: what is typical of the client, found where its features were at hand."""
-FEWEST = 20
-"""Own samples that say what is typical."""
+FEWEST = 50
+"""With fewer validation samples, training samples say what is typical, or whatever there is."""
 _RARE = 0.01  # the share of own samples that each of the two numbers finds strange, at 1
 _SMALLEST = 1e-9  # of a squared distance and of a unit, so that logs and quotients stay finite
 
@@ -58,7 +58,7 @@ class Strangeness:
         sums = everyones_sums(bundle, settings.distorted)
         means, within, mean_square = moments(sums)
         root = np.linalg.cholesky(shrunk(within, settings.chosen(bundle).shrinkage, mean_square))
-        self._whitening = solve_triangular(root, np.eye(len(root)), lower=True).T
+        self._whitening = scipy.linalg.solve_triangular(root, np.eye(len(root)), lower=True).T
         self._means = means[sums.counts > 0] @ self._whitening
         self._lengths = (self._means**2).sum(axis=1)
         self._bundle = bundle
@@ -96,18 +96,19 @@ class Strangeness:
         return np.stack([np.log(np.maximum(nearest, _SMALLEST)), energy], axis=1)
 
     def _found(self) -> tuple[Floats, Floats]:
-        for part in ("validation", "train"):
-            features = self._bundle.statistics.get(f"{part}_features")
-            if features is not None and len(features) >= FEWEST:
-                looked_at = self._looked_at(np.asarray(features, dtype=np.float64))
-                mean = looked_at.mean(axis=0)
-                unit = np.quantile(_off(looked_at - mean), 1 - _RARE, axis=0)
-                self._typical = np.stack([mean, np.maximum(unit, _SMALLEST)])
-                return self._typical, np.sort(self.of(features))
-        raise InputError(
-            f"strangeness needs at least {FEWEST} validation or training features in the bundle, or what "
-            "Strangeness(...).carried_by put into a bundle without them"
-        )
+        parts = [self._bundle.statistics.get(f"{part}_features") for part in ("validation", "train")]
+        known = [part for part in parts if part is not None and len(part)]
+        if not known:
+            raise InputError(
+                "strangeness needs validation or training features in the bundle, or what Strangeness(...).carried_by "
+                "put into a bundle without them"
+            )
+        features = next((part for part in known if len(part) >= FEWEST), max(known, key=len))
+        looked_at = self._looked_at(np.asarray(features, dtype=np.float64))
+        mean = looked_at.mean(axis=0)
+        unit = np.quantile(_off(looked_at - mean), 1 - _RARE, axis=0)
+        self._typical = np.stack([mean, np.where(unit > _SMALLEST, unit, 1.0)])  # one sample says nothing of the spread
+        return self._typical, np.sort(self.of(features))
 
 
 def _off(difference: Floats) -> Floats:
