@@ -13,6 +13,7 @@ import btfl.benchmark.evaluate as evaluation_module
 from btfl.benchmark.evaluate import evaluate_client
 from btfl.benchmark.run import BenchRun, run_bench
 from btfl.data.catalogue import load_source
+from btfl.data.kept import Kept
 from btfl.data.source import Source
 from btfl.data.streams import STREAMS, Manifest, Stream, render
 from btfl.errors import InputError
@@ -60,10 +61,10 @@ def test_no_method_but_the_oracle_changes_its_mind_when_the_labels_do(
 ) -> None:
     honest = by_method(evaluate_client(run.evaluation, 1))
 
-    def with_wrong_answers(source: Source, manifest: Manifest, client: int) -> Mapping[str, Stream]:
+    def with_wrong_answers(source: Source, manifest: Manifest, client: int, kept: Kept | None) -> Mapping[str, Stream]:
         return {
             name: replace(stream, labels=(stream.labels + 1) % 10, external=~stream.external)
-            for name, stream in render(source, manifest, client).items()
+            for name, stream in render(source, manifest, client, kept).items()
         }
 
     monkeypatch.setattr(evaluation_module, "render", with_wrong_answers)

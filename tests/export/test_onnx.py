@@ -99,7 +99,7 @@ def test_the_split_form_too(trained: DeployedClient, tmp_path: Path) -> None:
     expected = adapter.predict(extract(trained.extractor(), images))
     path, folder = export_split(trained, tmp_path / "extractor.onnx")
     extractor, bundle = session(path), ClientBundle.load(folder)
-    assert set(bundle.statistics) == set(Coherent.reads)  # features of the training set stay where they are
+    assert set(bundle.statistics) <= set(Coherent.reads)  # features of the training set stay where they are
     (levels,) = carried_levels(bundle)  # and what the monitor needs of them goes along
     assert levels.fits(Coherent(bundle), warm_up=20)
     assert not levels.approximate

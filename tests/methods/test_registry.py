@@ -47,6 +47,7 @@ BY_01 = {
 }
 SINCE = {
     "coherent-1": ("Coherent 1 (ours)", "fedavg"),
+    "coherent-watchful": ("Coherent, watchful (ours)", "fedavg"),
     "adapt": ("ADAPT", "fedavg"),
     "adapt-personal": ("ADAPT (personal head)", "fedavg"),
     "fedcgs": ("FedCGS", "fedavg"),

@@ -129,6 +129,13 @@ def test_the_reference_is_compared_with_all_others(one: Results) -> None:
         one.seen(reference="coherent")
 
 
+def test_the_verdict_names_another_method_beside_a_version_of_the_same(tmp_path: Path) -> None:
+    skill = {"btfl": 0.9, "btfl-release": 0.8, "fedavg": 0.3}
+    run = make_run(tmp_path / "run", methods=("fedavg", "btfl", "btfl-release"), length=60, skill=skill)
+    said = Results.load(run).verdict
+    assert re.match(r"BTFL has the highest average, .* above BTFL \(release\): .* and clearly above FedAvg: ", said)
+
+
 def test_a_sweep_has_one_table_over_its_values_with_deviations(folders: list[Path]) -> None:
     both = Results.load(folders[0].parent)  # the folder that holds them
     assert [group.seeds for group in both.groups] == [[0, 1], [0, 1]]

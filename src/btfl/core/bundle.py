@@ -21,6 +21,8 @@ from btfl.storage import load_record, save_record
 
 OWN_SUMS = "local_class_feature_sums"
 """The statistic with the client's own sums of features by class."""
+OWN_SCATTER = "local_feature_scatter"
+"""The statistic with the client's own sum of z z'; kept where its local answer has a covariance of its own."""
 KIND = "btfl client bundle"
 VERSION = 1
 LARGEST_WEIGHT = 1e50
@@ -128,6 +130,8 @@ class ClientBundle:
             "local_class_counts": mine.counts,
             OWN_SUMS: mine.sums,
         }
+        if everyone.calibration is not None and everyone.calibration.choose_own() is not None:
+            kept[OWN_SCATTER] = mine.scatter
         if features is not None:
             train = np.asarray(features)
             exact = as_features(train, width=own.dimensions)

@@ -1,11 +1,12 @@
 """What the clients' validation parts say about Coherent's settings: sums only, so that nobody has to choose them.
 
-When everyone's summary is known, each client looks at its own validation samples with it and uploads about a thousand
-sums, which the server adds up and sends back:
+When everyone's summary is known, each client looks at its own validation samples with it and uploads about two
+thousand sums, which the server adds up and sends back:
 
 - the log likelihood of the true labels at every point of a small grid: under the global answer (shrinkage r,
   temperature T and share of the generative head), and under the local answer (r, T and temperature of the product of
   both heads);
+- the same for a local answer with a covariance of the client's own, over a grid of its own (``core.own_answer``);
 - for each r three moments that say how much clients differ in what a class looks like. With m_k the mean of a class
   over the client's training samples, v_k that over its n_k validation samples and mu_k everyone's mean, in the metric
   of V,
@@ -32,10 +33,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_labels, check_floats, printable
-from btfl.core.generative import OPENNESS, Spectrum, shares
+from btfl.core.generative import OPENNESS, Spectrum, shares, with_copies
 from btfl.core.heads import HeadLike, LinearHead
+from btfl.core.own_answer import GRID as OWN_GRID
+from btfl.core.own_answer import Everyone, OwnAnswer, own_likelihoods
 from btfl.core.softmax import log_softmax
-from btfl.core.sums import ClassSums
+from btfl.core.sums import DISTORTED, ClassSums
 from btfl.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,8 +63,11 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     "calibration_local": (*_GRID, len(LOCAL_TEMPERATURES)),
     "calibration_moments": (len(SHRINKAGES), 3),
     "calibration_weights": (2,),
+    "calibration_own": OWN_GRID,
 }
 """What is uploaded, by the names that a bundle's statistics have too."""
+_SINCE = ("calibration_own",)
+"""What older calibrations lack: zeros stand for it, which choose nothing."""
 
 
 class Choice(NamedTuple):
@@ -135,6 +141,9 @@ class Calibration:
                     arrays["calibration_global"][i, j, k] = _sum(np.log(np.maximum(answer, 1e-300)))
                 for k, sharper in enumerate(LOCAL_TEMPERATURES):
                     arrays["calibration_local"][i, j, k] = _sum(log_softmax(local / sharper)[rows, y])
+        plain = everyone.class_sums()
+        total = Everyone.of(plain, with_copies(plain, everyone.class_sums(DISTORTED)))
+        arrays["calibration_own"][:] = own_likelihoods(own.class_sums(), total, personal, z, y, _sum)
         arrays["calibration_samples"][0] = len(z)
         arrays["calibration_weights"][:] = offsets.weights
         return cls(arrays)
@@ -142,6 +151,7 @@ class Calibration:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Calibration:
         """Return the calibration of arrays that were received or loaded; others than these are refused."""
+        arrays = {**{name: np.zeros(SHAPES[name]) for name in _SINCE}, **arrays}
         if missing := [name for name in SHAPES if name not in arrays]:
             raise InputError(f"{missing[0]} is missing")
         if unknown := sorted(printable(name, 80) for name in set(arrays) - set(SHAPES)):
@@ -185,7 +195,7 @@ class Calibration:
         samples = float(checked["calibration_samples"][0])
         if samples < 1 or samples != np.rint(samples) or samples > most_samples:
             raise InputError(f"calibration_samples must be a whole number from 1 to {most_samples}, not {samples:g}")
-        for name in ("calibration_global", "calibration_local"):
+        for name in ("calibration_global", "calibration_local", "calibration_own"):
             low, high = float(checked[name].min()), float(checked[name].max())
             if high > 0 or low < samples * LOWEST - 1e-5:  # uploaded sums are rounded
                 raise InputError(
@@ -213,6 +223,16 @@ class Calibration:
         inverse = self._inverse_kappa(int(r))
         values = SHRINKAGES[r], TEMPERATURES[t], GENERATIVE_SHARES[share], LOCAL_TEMPERATURES[sharper]
         return Choice(*values, inverse)
+
+    def choose_own(self) -> OwnAnswer | None:
+        """Return what the local answer is made with; None where clients share what a class looks like.
+
+        None, too, with too few samples, or from a btfl that did not measure it yet.
+        """
+        choice, own = self.choose(), self.arrays["calibration_own"]
+        if choice is None or choice.inverse_kappa == 0 or not own.any():
+            return None
+        return OwnAnswer.at(tuple(map(int, np.unravel_index(int(own.argmax()), own.shape))))
 
     def _inverse_kappa(self, r: int) -> float:
         between, within, noise = self.arrays["calibration_moments"][r]

@@ -129,9 +129,14 @@ def moments(of: ClassSums) -> tuple[Floats, Floats, float]:
 
 def solve_shrunk(covariance: Floats, shrinkage: float, mean_square: float, right: Floats) -> Floats:
     """Return C^-1 ``right`` for the shrunk covariance C, never singular; ``mean_square`` is of whole features."""
+    return np.asarray(np.linalg.solve(shrunk(covariance, shrinkage, mean_square), right), dtype=np.float64)
+
+
+def shrunk(covariance: Floats, shrinkage: float, mean_square: float) -> Floats:
+    """Return (1 - r) C + r (tr C / d) I, symmetric and never singular."""
     floor = spread(covariance, mean_square)
-    shrunk = (1 - shrinkage) * covariance + max(shrinkage, _RIDGE) * floor * np.eye(len(covariance))
-    return np.asarray(np.linalg.solve((shrunk + shrunk.T) / 2, right), dtype=np.float64)
+    found = (1 - shrinkage) * covariance + max(shrinkage, _RIDGE) * floor * np.eye(len(covariance))
+    return np.asarray((found + found.T) / 2)
 
 
 def spread(covariance: Floats, mean_square: float) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ class Kept:
 @cache
 def _code() -> str:
     """Return a digest of the code that renders streams and builds networks: what other code made is not found."""
-    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    made_with = " ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "pillow"))
+    package, digest = Path(__file__).parents[1], hashlib.sha256(made_with.encode())
     for part in ("pixels", "models", "data"):
         for path in sorted((package / part).rglob("*.py")):
             digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())

@@ -124,15 +124,7 @@ class Adapt(Method):
         own = (shares[has] / shares[has].sum(axis=1, keepdims=True)) @ self._features
         self.means = self.first_means.copy()
         self.means[has] = self.settings.alpha * own + (1 - self.settings.alpha) * self.first_means[has]
-        residuals = self._features - self.means[self._labels]
-        count, dimensions = residuals.shape
-        covariance = np.cov(residuals, rowvar=False).reshape(dimensions, -1) if count > 1 else np.eye(dimensions)
-        trace = float(np.trace(covariance))
-        if trace > 0:
-            ridge = (count - 1) * covariance + trace * np.eye(dimensions)
-            self._weights = dimensions * np.linalg.solve(ridge, self.means.T).T
-        else:  # the same sample again and again says nothing about what is far
-            self._weights = np.zeros_like(self.means)
+        self._weights = _over_ridge(self._features - self.means[self._labels], self.means)
         self._bias = -0.5 * (self._weights * self.means).sum(axis=1)
 
     def _alike(self, feature: Floats) -> Floats:
@@ -170,3 +162,19 @@ class Adapt(Method):
         self._features, self._labels = np.empty((0, self.bundle.dimensions)), np.empty(0, np.int64)
         self._doubts, self._trust = np.empty(0), np.empty(0)
         self.means = self.first_means
+
+
+def _over_ridge(residuals: Floats, means: Floats) -> Floats:
+    """Return means S^-1, (classes, dimensions), where S is the residuals' covariance with the ridge of the paper."""
+    count, dimensions = residuals.shape
+    if count == 1:
+        return means.copy()  # the covariance of one sample is taken to be I
+    centred = residuals - residuals.mean(axis=0)
+    trace = float((centred * centred).sum()) / (count - 1)
+    if trace == 0:  # the same sample again and again says nothing about what is far
+        return np.zeros_like(means)
+    if 2 * count < dimensions:  # Woodbury's identity: few samples leave most directions to the ridge
+        inner = np.linalg.solve(centred @ centred.T + trace * np.eye(count), centred @ means.T)
+        return np.asarray(dimensions * (means - (centred.T @ inner).T) / trace)
+    ridge = centred.T @ centred + trace * np.eye(dimensions)
+    return np.asarray(dimensions * np.linalg.solve(ridge, means.T).T)

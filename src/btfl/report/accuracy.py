@@ -143,4 +143,5 @@ def _shares(rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return how often each client was drawn, (draws, clients), as a share of its draw."""
     draws, clients = rows.shape
     places = rows + clients * np.arange(draws)[:, None]
-    return np.bincount(places.ravel(), minlength=rows.size).reshape(rows.shape) / clients
+    found: NDArray[np.float64] = np.bincount(places.ravel(), minlength=rows.size).reshape(rows.shape) / clients
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from btfl.methods.registry import METHODS
 from btfl.report.accuracy import AVERAGE, LEVEL, Interval, compare_in, values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.table import number
@@ -24,12 +25,25 @@ def verdict(group: Group) -> str:
         return f"{title} has an average of {mean} %; there is no other method to compare it with."
     other = max(rest, key=averages.__getitem__)
     found = compare_in(group.by_client, first, other)[AVERAGE]
-    said = _difference(found, len(group.seeds))
     if group.asked is not None:
         word = {1: "is better than", -1: "is worse than", 0: "is not clearly different from"}[_sign(found)]
+        said = _difference(found, len(group.seeds))
         return f"{title} {word} {group.titles[other]}, the best of the others on average: {said}."
+    strangers = [name for name in rest if not _are_kin(name, first)]
+    named = dict.fromkeys([other, max(strangers, key=averages.__getitem__, default=other)])
+    return f"{title} has the highest average, {mean} %, {' and '.join(_above(group, first, name) for name in named)}."
+
+
+def _above(group: Group, first: str, other: str) -> str:
+    found = compare_in(group.by_client, first, other)[AVERAGE]
     word = "clearly above" if _sign(found) else "not clearly above"
-    return f"{title} has the highest average, {mean} %, {word} {group.titles[other]}: {said}."
+    return f"{word} {group.titles[other]}: {_difference(found, len(group.seeds))}"
+
+
+def _are_kin(name: str, other: str) -> bool:
+    """Return whether two are versions or settings of one method."""
+    one, two = (METHODS.get(each.partition("[")[0]) for each in (name, other))
+    return one is not None and two is not None and one.method is two.method
 
 
 def _ranked(averages: dict[str, float]) -> list[str]:

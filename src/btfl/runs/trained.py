@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from btfl.core.bundle import OWN_SUMS, ClientBundle
+from btfl.core.bundle import OWN_SCATTER, OWN_SUMS, ClientBundle
 from btfl.core.calibration import SHAPES
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.provenance import KEY, Provenance
@@ -34,7 +34,7 @@ from btfl.storage import Arrays, load_record, load_version, read_described, save
 KIND, VERSION = "btfl trained federation", 3  # 1: no sums over distorted copies; 2: no calibration
 _BEFORE_CALIBRATION = 2
 NETWORK_KIND, NETWORK_VERSION = "btfl network", 1
-_FOLLOWS = {*SHAPES, OWN_SUMS}
+_FOLLOWS = {*SHAPES, OWN_SUMS, OWN_SCATTER}
 TOTAL_KIND, TOTAL_VERSION = "btfl total over clients", 1
 
 
@@ -104,7 +104,7 @@ class TrainedFederation:
         """Return the sha256 over all final weights, heads, likelihoods and statistics, of the server and every client.
 
         The total is no part of it: every bundle holds what follows from it. Nor are the calibration and a client's own
-        class sums, which follow from the rest, so that digests of older versions still compare.
+        sums, which follow from the rest, so that digests of older versions still compare.
         """
         digest = hashlib.sha256(_digest(self.shared))
         for number in range(len(self.outcomes)):

@@ -2,5 +2,6 @@
 
 from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
+from btfl.methods.coherent.strangeness import Strangeness, WatchfulCoherent
 
-__all__ = ["Coherent", "CoherentSettings"]
+__all__ = ["Coherent", "CoherentSettings", "Strangeness", "WatchfulCoherent"]

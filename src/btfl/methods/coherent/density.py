@@ -26,21 +26,4 @@ def gaussian(sums: ClassSums, shrinkage: float, offsets: Floats | None = None) -
     return class_scores(sums, shrinkage, offsets)
 
 
-def own_offsets(counts: Floats, sums: Floats, everyone: ClassSums, inverse_kappa: float) -> Floats:
-    """Return how far a client's class means are from everyone's, (classes, dimensions), by empirical Bayes.
-
-    The client's mean of class k is drawn around everyone's, with the variance within a class over kappa. With n samples
-    of its own, of mean m, its expected offset is (m - mu) n / (n + kappa).
-
-    Parameters
-    ----------
-    counts, sums : (classes,) and (classes, dimensions) of the client's own samples
-    everyone : everyone's sums over samples as they are
-    inverse_kappa : 1/kappa; 0 gives zeros
-    """
-    means = everyone.sums / np.maximum(everyone.counts, 1.0)[:, None]
-    trust = inverse_kappa / (1.0 + inverse_kappa * counts)
-    return np.asarray(trust[:, None] * (sums - counts[:, None] * means))
-
-
 DENSITIES: Mapping[str, Density] = {"gaussian": gaussian}

@@ -7,8 +7,9 @@ With linear scores all heads are linear: a product of softmaxes is the softmax o
 costs one product, one exponential of its result, and a few additions.
 
 Clients that differ in their labels alone share the class means. Where their validation parts say that they differ in
-what a class looks like, too, each has means of its own (``density.own_offsets``): in the local generative head, and in
-the evidence, which then compares two densities. Without that, the evidence is version 1's, to the bit.
+what a class looks like, too, each has means of its own (``core.own_answer``): in the evidence, which then compares two
+densities, and in the local answer, which then has a covariance of the client's own as well. Without that, the evidence
+is version 1's, to the bit.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_one_sample
 from btfl.core.arithmetic import ARRAYS, SCALARS, Arithmetic
-from btfl.core.bundle import OWN_SUMS, ClientBundle
+from btfl.core.bundle import OWN_SCATTER, OWN_SUMS, ClientBundle
 from btfl.core.calibration import SHAPES, Choice
 from btfl.core.generative import NEEDED, OPTIONAL, everyones_sums, shares
 from btfl.core.heads import Head, product, stack
+from btfl.core.own_answer import Everyone, OwnAnswer, own_offsets, own_scores
 from btfl.core.softmax import softmax_parts
+from btfl.core.sums import ClassSums
 from btfl.errors import InputError
 from btfl.knobs import Settings
 from btfl.methods.base import Brings, Client, Column, Method, Trace
 from btfl.methods.card import PINK, Card
-from btfl.methods.coherent.density import DENSITIES, own_offsets
+from btfl.methods.coherent.density import DENSITIES
 from btfl.methods.coherent.evidence import EVIDENCES
 from btfl.methods.coherent.memory import MEMORIES
 from btfl.methods.coherent.settings import CoherentSettings
@@ -77,7 +80,7 @@ class Coherent(Method):
     )
     settings_class: ClassVar[type[Settings]] = CoherentSettings
     needs: ClassVar[tuple[str, ...]] = ("local_class_counts", *NEEDED)
-    reads: ClassVar[tuple[str, ...]] = (*needs, *OPTIONAL, OWN_SUMS, *SHAPES)
+    reads: ClassVar[tuple[str, ...]] = (*needs, *OPTIONAL, OWN_SUMS, OWN_SCATTER, *SHAPES)
     """All it may read of a bundle's statistics: sums only."""
     columns: ClassVar[Mapping[str, Column]] = {
         "e": Column("P(the sample is external), which is the weight of the global head"),
@@ -91,6 +94,8 @@ class Coherent(Method):
 
     chosen: Choice
     """The settings that the data can set, as they are used."""
+    own_answer: OwnAnswer | None
+    """What the local answer is made with where the client has a covariance of its own; else as ``chosen`` says."""
     heads: tuple[Head, ...]
     """The local one, FedAvg's, and the generative one under everyone's label shares; where the client has class means
     of its own, also the generative one with these, under its own shares."""
@@ -119,12 +124,17 @@ class Coherent(Method):
         )
         self.share_ratios = np.exp(own - everyone)
         generative = own_scores.under(own, chosen.temperature)
-        both = product(bundle.personal_head, generative)
-        if chosen.local_temperature != 1.0:
-            both = both.under(np.zeros(bundle.classes), chosen.local_temperature)
-        local: Mapping[str, Head] = {"personal": bundle.personal_head, "generative": generative, "both": both}
+        self.own_answer = settings_.chosen_own(bundle) if OWN_SCATTER in bundle.statistics else None
+        beside, local_temperature = generative, chosen.local_temperature
+        if self.own_answer is not None:
+            beside = self._own_scores(self.own_answer, sums).under(own, self.own_answer.temperature)
+            local_temperature = self.own_answer.local_temperature
+        both = product(bundle.personal_head, beside)
+        if local_temperature != 1.0:
+            both = both.under(np.zeros(bundle.classes), local_temperature)
+        local: Mapping[str, Head] = {"personal": bundle.personal_head, "generative": generative}
         more = () if offsets is None else (generative,)
-        head = local[settings_.local_heads]
+        head = local.get(settings_.local_heads, both)
         self.heads = head, bundle.global_head, scores.under(everyone, chosen.temperature), *more
         share = chosen.generative_share
         self.global_weights = {"fedavg": (1.0, 0.0), "generative": (0.0, 1.0), "both": (1.0 - share, share)}[
@@ -196,6 +206,12 @@ class Coherent(Method):
         counts = np.asarray(statistics["local_class_counts"], dtype=np.float64)
         sums = np.asarray(statistics[OWN_SUMS], dtype=np.float64)
         return own_offsets(counts, sums, everyones_sums(self.bundle), self.chosen.inverse_kappa)
+
+    def _own_scores(self, answer: OwnAnswer, everyone: ClassSums) -> Head:
+        """Return the scores of the client's own Gaussians; everyone's sums are given with distorted copies."""
+        own = (self.bundle.statistics[name] for name in ("local_class_counts", OWN_SUMS, OWN_SCATTER))
+        mine = ClassSums(*(np.asarray(array, dtype=np.float64) for array in own))
+        return own_scores(mine, Everyone.of(everyones_sums(self.bundle), everyone), answer)
 
     @property
     def trace(self) -> Trace:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from btfl.core.bundle import ClientBundle
 from btfl.core.calibration import Calibration, Choice
 from btfl.core.generative import DISTORTED_WEIGHT, OPENNESS
+from btfl.core.own_answer import OwnAnswer
 from btfl.core.products import PRECISION_HELP, Precision
 from btfl.errors import UnknownNameError
 from btfl.knobs import Settings, knob
@@ -68,8 +69,10 @@ class CoherentSettings(Settings):
     global_heads: Literal["fedavg", "generative", "both"] = knob(
         "both", "FedAvg's head, the generative one under everyone's shares, or a mean of both."
     )
-    local_heads: Literal["personal", "generative", "both"] = knob(
-        "both", "The personal head, the generative one under the client's shares, or the product of both."
+    local_heads: Literal["personal", "generative", "both", "shared"] = knob(
+        "both",
+        "The personal head, the generative one under the client's shares, or the product of both; shared: the same "
+        "with everyone's covariance, even where the validation parts choose one of the client's own.",
     )
     log_tau_limit: float = knob(30.0, "Limit of |log tau|.", above=0, most=600)
     density: str = knob("gaussian", "How features of a class are distributed.", choices=lambda: DENSITIES)
@@ -92,3 +95,18 @@ class CoherentSettings(Settings):
         found = (None if calibration is None else calibration.choose()) or FIRST_VERSION
         given = {name: getattr(self, name) for name in Choice._fields}
         return found._replace(**{name: value for name, value in given.items() if value is not None})
+
+    def chosen_own(self, bundle: ClientBundle) -> OwnAnswer | None:
+        """Return what a local answer of the client's own is made with; None: it is made as everyone's.
+
+        So it is where clients share what a class looks like, where one of the numbers that make a local answer is
+        given, and with another openness or weight of copies than the validation parts were looked at with.
+        """
+        given = (self.temperature, self.shrinkage, self.local_temperature, self.inverse_kappa)
+        usual = (self.local_heads, self.density, self.openness, self.distorted) == (
+            "both", "gaussian", OPENNESS, DISTORTED_WEIGHT,
+        )  # fmt: skip
+        if not usual or any(value is not None for value in given):
+            return None
+        calibration = Calibration.in_statistics(bundle.statistics)
+        return None if calibration is None else calibration.choose_own()

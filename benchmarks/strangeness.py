@@ -1,0 +1,180 @@
+"""Strangeness beside six other scores on the same features: frames of failed cameras, and images of other datasets.
+
+Run as ``python benchmarks/strangeness.py RUN --other letters=FILE.npz:x --other office31=FILE.tar`` on a finished run
+of ``btfl bench`` with images. For every client the score of its own test samples (stream A) is compared with that of
+each kind of frame: the area under the ROC curve, the share of own samples that are taken for strange where 95 % of the
+frames are found, and the share that is found at 1 % false alarms on own test samples. Nothing is chosen here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from btfl import ClientBundle
+from btfl.benchmark.evaluate import Evaluation
+from btfl.core.generative import everyones_sums, moments, shrunk
+from btfl.core.softmax import log_softmax
+from btfl.data.streams import STREAMS, render
+from btfl.methods.coherent import Strangeness
+from btfl.models.forward import extract
+from btfl.pixels.types import Images
+from btfl.randomness import generator
+from btfl.studies.drift.scenarios import open_run
+
+Floats = NDArray[np.float64]
+Score = Callable[[Floats], Floats]
+OWN, EXTERNAL = STREAMS[0], STREAMS[2]
+NEIGHBOURS, FALSE_ALARMS, FOUND = 10, 0.01, 0.95
+RIDGE = 1e-6
+
+
+def distances(bundle: ClientBundle) -> tuple[Score, Score]:
+    """Return the squared Mahalanobis distance to the nearest class mean, and that to the mean of all."""
+    sums = everyones_sums(bundle)
+    means, within, mean_square = moments(sums)
+    mean = sums.sums.sum(axis=0) / sums.counts.sum()
+    total = sums.scatter / sums.counts.sum() - np.outer(mean, mean)
+    class_root, root = (np.linalg.inv(np.linalg.cholesky(shrunk(c, RIDGE, mean_square))).T for c in (within, total))
+    white = means[sums.counts > 0] @ class_root
+
+    def nearest(z: Floats) -> Floats:
+        x = z @ class_root
+        return np.asarray((x**2).sum(axis=1) + ((white**2).sum(axis=1) - 2 * x @ white.T).min(axis=1))
+
+    def to_all(z: Floats) -> Floats:
+        return np.asarray((((z - mean) @ root) ** 2).sum(axis=1))
+
+    return nearest, to_all
+
+
+def neighbours(bundle: ClientBundle) -> Score:
+    """Return the distance to the 10th nearest of the client's training features, all of length one (Sun et al.)."""
+    train = bundle.statistic("train_features")
+    train = train / np.maximum(np.linalg.norm(train, axis=1, keepdims=True), 1e-12)
+    place = min(NEIGHBOURS, len(train)) - 1
+
+    def score(z: Floats) -> Floats:
+        unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+        return np.asarray(np.partition(2 - 2 * unit @ train.T, place, axis=1)[:, place])
+
+    return score
+
+
+def virtual_logit(bundle: ClientBundle) -> Score:
+    """Return ViM (Wang et al., 2022): what lies outside the principal space as one more logit, less the energy."""
+    head, sums = bundle.global_head, everyones_sums(bundle)
+    bias = np.zeros(bundle.classes) if head.bias is None else head.bias
+    origin = -np.linalg.pinv(head.weight) @ bias
+    mean, n = sums.sums.sum(axis=0) / sums.counts.sum(), sums.counts.sum()
+    moved = sums.scatter / n - np.outer(origin, mean) - np.outer(mean, origin) + np.outer(origin, origin)
+    _, directions = np.linalg.eigh((moved + moved.T) / 2)
+    outside = directions[:, : bundle.dimensions - min(bundle.dimensions // 2, 512)]
+    train = bundle.statistic("train_features")
+
+    def residual(z: Floats) -> Floats:
+        return np.asarray(np.linalg.norm((z - origin) @ outside, axis=1))
+
+    scale = head.logits(train).max(axis=1).mean() / residual(train).mean()
+    return lambda z: np.asarray(scale * residual(z) - np.logaddexp.reduce(head.logits(z), axis=1))
+
+
+def scores(bundle: ClientBundle) -> Mapping[str, Score]:
+    """Return every score of a client; larger is stranger."""
+    nearest, to_all = distances(bundle)
+    logits = bundle.global_head.logits
+    return {
+        "maximum softmax": lambda z: 1 - np.exp(log_softmax(logits(z)).max(axis=1)),
+        "energy": lambda z: -np.logaddexp.reduce(logits(z), axis=1),
+        "Mahalanobis": nearest,
+        "relative Mahalanobis": lambda z: nearest(z) - to_all(z),
+        "kNN": neighbours(bundle),
+        "ViM": virtual_logit(bundle),
+        "strangeness (ours)": Strangeness(bundle).of,
+    }
+
+
+def other_images(place: str, size: int, most: int) -> Images:
+    """Return some images of an npz (FILE.npz:KEY) or of a tar, as colour images of this size."""
+    rng, (file, _, key) = generator(0, "other images", place), place.partition(":")
+    if file.endswith(".npz"):
+        stored = np.load(file, allow_pickle=False)[key or "x"]
+        pictures = [Image.fromarray(stored[row]) for row in rng.permutation(len(stored))[:most]]
+    else:
+        with tarfile.open(file) as tar:
+            names = sorted(member.name for member in tar if member.name.endswith((".jpg", ".png")))
+            chosen = [tar.extractfile(names[row]) for row in rng.permutation(len(names))[:most]]
+            pictures = [Image.open(io.BytesIO(one.read())) for one in chosen if one is not None]
+    return np.stack([np.asarray(picture.convert("RGB").resize((size, size))) for picture in pictures])
+
+
+def frames(size: int) -> dict[str, Images]:
+    """Return frames of cameras that have failed."""
+    rng, shape = generator(0, "frames"), (size, size, 3)
+    colours = rng.integers(0, 256, size=(50, 1, 1, 3)).astype(np.uint8)
+    return {
+        "black": np.zeros((1, *shape), np.uint8),
+        "white": np.full((1, *shape), 255, np.uint8),
+        "constant": np.ascontiguousarray(np.broadcast_to(colours, (50, *shape))),
+        "noise": rng.integers(0, 256, size=(50, *shape)).astype(np.uint8),
+    }
+
+
+def judged(own: Floats, strange: Floats) -> tuple[float, float, float]:
+    """Return the area under the ROC curve, own samples taken for strange at 95 % found, and found at 1 % of them."""
+    larger = (strange[:, None] > own).mean() + 0.5 * (strange[:, None] == own).mean()
+    level = np.quantile(strange, 1 - FOUND)
+    return float(larger), float((own >= level).mean()), float((strange > np.quantile(own, 1 - FALSE_ALARMS)).mean())
+
+
+def look(evaluation: Evaluation, others: Mapping[str, str], most: int, clients: int) -> dict[str, dict[str, Floats]]:
+    """Return what ``judged`` says by score and kind, the mean over clients."""
+    federation = evaluation.federations["fedavg"]
+    network = federation.client(0).extractor()  # everyone's: heads alone differ
+    size = evaluation.source.pool.values.shape[1]
+
+    def features(images: Images) -> Floats:
+        values = images if evaluation.embedder is None else evaluation.embedder.scaled_features(images)
+        return extract(network, values).astype(np.float64)
+
+    kinds = frames(size) | {name: other_images(place, size, most) for name, place in others.items()}
+    shared = {name: features(images) for name, images in kinds.items()}
+    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for number in range(min(clients, evaluation.seen)):
+        streams = render(evaluation.source, evaluation.manifest, number)
+        own_images = streams[OWN].values[:most]
+        own = features(own_images)
+        more = {"inverted": features(255 - own_images), "other clients": features(streams[EXTERNAL].values[:most])}
+        for name, score in scores(federation.outcome(number).bundle).items():
+            for kind, seen in (shared | more).items():
+                found.setdefault(name, {}).setdefault(kind, []).append(judged(score(own), score(seen)))
+    return {name: {kind: np.mean(rows, axis=0) for kind, rows in of.items()} for name, of in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("--root", type=Path, help="where the data are, if not where the run found them")
+    parser.add_argument("--other", action="append", default=[], metavar="NAME=FILE", help="images of another dataset")
+    parser.add_argument("--most", type=int, default=200, help="images of each kind")
+    parser.add_argument("--clients", type=int, default=1_000_000, help="how many clients are looked at")
+    typed = parser.parse_args()
+    others = dict(text.split("=", 1) for text in typed.other)
+    table = look(open_run(typed.run, ("fedavg",), typed.root), others, typed.most, typed.clients)
+    kinds = list(next(iter(table.values())))
+    titles = ("area under the ROC curve", "own samples in % where 95 % are found", "found in % at 1 % false alarms")
+    for place, (title, form, times) in enumerate(zip(titles, (".3f", ".1f", ".1f"), (1, 100, 100), strict=True)):
+        print(f"\n| {title} | " + " | ".join(kinds) + " |\n| --- |" + " ---: |" * len(kinds))
+        for name, row in table.items():
+            print(f"| {name} | " + " | ".join(format(times * row[kind][place], form) for kind in kinds) + " |")
+
+
+if __name__ == "__main__":
+    main()

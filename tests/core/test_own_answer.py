@@ -1,0 +1,153 @@
+"""A local answer of the client's own: its limits, what the validation parts choose, and what older files make of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from btfl import Calibration, ClientBundle, Coherent, Summary
+from btfl.core.bundle import OWN_SCATTER
+from btfl.core.calibration import SHAPES
+from btfl.core.generative import class_scores, shrunk
+from btfl.core.own_answer import PRIOR_SAMPLES, Everyone, OwnAnswer, own_offsets, own_scores
+from btfl.errors import InputError
+
+CLASSES, DIMENSIONS = 3, 6
+Part = tuple[np.ndarray, np.ndarray]
+
+
+def clients_of_their_own(stretched: float, seed: int = 0, clients: int = 12, samples: int = 150) -> list[list[Part]]:
+    """Draw clients whose class means differ a little, each with a few directions of its own in which it varies more."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(0, 1.0, (CLASSES, DIMENSIONS))
+    drawn = []
+    for _ in range(clients):
+        own = means + 0.5 * rng.normal(size=means.shape)
+        turned, _ = np.linalg.qr(rng.normal(size=(DIMENSIONS, DIMENSIONS)))
+        root = turned * np.where(np.arange(DIMENSIONS) < 2, stretched, 1.0)
+        parts = []
+        for _ in range(2):
+            labels = rng.integers(CLASSES, size=samples)
+            parts.append((own[labels] + rng.normal(size=(samples, DIMENSIONS)) @ root.T, labels))
+        drawn.append(parts)
+    return drawn
+
+
+def calibrated(drawn: list[list[Part]]) -> tuple[list[Summary], Summary]:
+    summaries = [Summary.of(*train, classes=CLASSES) for train, _ in drawn]
+    everyone, head = Summary.total(summaries), np.zeros((CLASSES, DIMENSIONS))
+    fits = (Calibration.of(head, head, own, everyone, *part[1]) for own, part in zip(summaries, drawn, strict=True))
+    return summaries, everyone.calibrated(Calibration.total(fits))
+
+
+def bundles(drawn: list[list[Part]]) -> list[ClientBundle]:
+    head = np.zeros((CLASSES, DIMENSIONS))
+    summaries, everyone = calibrated(drawn)
+    return [ClientBundle.of(head, head, own, everyone) for own in summaries]
+
+
+def answer(**changes: float) -> OwnAnswer:
+    return OwnAnswer(0.01, math.inf, 0.3, 1.5, 1.0)._replace(**changes)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 1.0, 3.0]))
+def test_with_everyones_covariance_the_scores_are_those_of_own_means(seed: int, inverse_kappa: float) -> None:
+    summaries, everyone = calibrated(clients_of_their_own(1.0, seed, clients=3, samples=20))
+    own, plain = summaries[0].class_sums(), everyone.class_sums()
+    found = own_scores(own, Everyone.of(plain, plain), answer(inverse_kappa=inverse_kappa))
+    expected = class_scores(plain, 0.01, own_offsets(own.counts, own.sums, plain, inverse_kappa))
+    np.testing.assert_allclose(found.weight, expected.weight, rtol=1e-9, atol=1e-12)
+    zeros = np.zeros((1, DIMENSIONS))
+    np.testing.assert_allclose(found.logits(zeros), expected.logits(zeros), rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([6.0, 100.0]))
+def test_the_covariance_is_the_own_one_and_everyones_by_their_samples(seed: int, prior: float) -> None:
+    drawn = clients_of_their_own(3.0, seed, clients=3, samples=40)
+    summaries, everyone = calibrated(drawn)
+    (features, labels), own, plain = drawn[0][0], summaries[0].class_sums(), everyone.class_sums()
+    total = Everyone.of(plain, plain)
+    found = own_scores(own, total, answer(prior_samples=prior))
+    residuals = features - np.stack([features[labels == k].mean(axis=0) for k in range(CLASSES)])[labels]
+    freedom = len(labels) - CLASSES
+    covariance = (residuals.T @ residuals + prior * shrunk(total.within, 0.01, total.mean_square)) / (freedom + prior)
+    means = total.means + own_offsets(own.counts, own.sums, plain, 0.3)
+    np.testing.assert_allclose(found.weight @ covariance, means, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("stretched", "least", "most"), [(6.0, 0.1, 1.0), (1.0, 0.0, 0.02)])
+def test_a_covariance_of_ones_own_is_worth_it_where_clients_vary_in_ways_of_their_own(
+    stretched: float, least: float, most: float
+) -> None:
+    chosen = calibrated(clients_of_their_own(stretched))[1].calibration
+    assert chosen is not None
+    found, likelihood = chosen.choose_own(), chosen.arrays["calibration_own"]
+    assert found is not None
+    gained = (likelihood.max() - likelihood[:, PRIOR_SAMPLES.index(math.inf)].max()) / chosen.samples
+    assert least <= gained < most  # nats a sample
+
+
+def test_the_local_answer_is_better_for_it() -> None:
+    drawn = clients_of_their_own(6.0)
+    own: list[float] = []
+    shared: list[float] = []
+    for bundle, (_, (features, labels)) in zip(bundles(drawn), drawn, strict=True):
+        for found, method in ((own, Coherent(bundle)), (shared, Coherent(bundle, local_heads="shared"))):
+            found.append(float((method.heads[0].logits(features).argmax(axis=1) == labels).mean()))
+    assert np.mean(own) > np.mean(shared) + 0.02
+
+
+def test_clients_dealt_from_one_pool_have_no_answer_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    means = rng.normal(0, 1.0, (CLASSES, DIMENSIONS))
+    drawn = []
+    for _ in range(12):
+        labels = rng.integers(CLASSES, size=(2, 60))
+        drawn.append([(means[y] + rng.normal(size=(60, DIMENSIONS)), y) for y in labels])
+    bundle = bundles(drawn)[0]
+    assert OWN_SCATTER not in bundle.statistics
+    assert Coherent(bundle).own_answer is None
+
+
+def test_a_bundle_without_the_scatter_answers_as_before() -> None:
+    bundle = bundles(clients_of_their_own(6.0))[0]
+    assert OWN_SCATTER in bundle.statistics
+    rest = {name: array for name, array in bundle.statistics.items() if name not in (OWN_SCATTER, "calibration_own")}
+    older = ClientBundle(
+        bundle.global_head, bundle.personal_head, bundle.local_likelihood, bundle.global_likelihood, statistics=rest
+    )
+    features = np.random.default_rng(1).normal(size=(9, DIMENSIONS))
+    expected = Coherent(bundle, local_heads="shared").predict(features)
+    assert (Coherent(older).predict(features) == expected).all()
+
+
+@pytest.mark.parametrize("given", ["temperature", "shrinkage", "local_temperature", "inverse_kappa"])
+def test_a_setting_that_is_given_is_used(given: str) -> None:
+    bundle = bundles(clients_of_their_own(6.0))[0]
+    assert Coherent(bundle).own_answer is not None
+    changes: dict[str, Any] = {given: 0.5}
+    assert Coherent(bundle, **changes).own_answer is None
+    assert Coherent(bundle, preset="first").own_answer is None
+
+
+def test_calibrations_of_an_older_btfl_choose_as_they_did() -> None:
+    chosen = calibrated(clients_of_their_own(6.0))[1].calibration
+    assert chosen is not None
+    older = Calibration.from_arrays({name: chosen.arrays[name] for name in SHAPES if name != "calibration_own"})
+    assert older.choose() == chosen.choose()
+    assert older.choose_own() is None
+    assert (older + chosen).choose_own() == chosen.choose_own()
+
+
+def test_own_sums_that_are_too_large_are_refused() -> None:
+    summaries, everyone = calibrated(clients_of_their_own(1.0))
+    own, plain = summaries[0].class_sums(), everyone.class_sums()
+    with pytest.raises(InputError, match="own sums"):
+        own_scores(own._replace(scatter=own.scatter * np.inf), Everyone.of(plain, plain), answer(prior_samples=25.0))
