@@ -78,7 +78,7 @@ def cases_of(client: DeployedClient, folder: Path) -> dict[str, Case]:
     for title, (chosen, method, size) in settings.items():
         whole = session(export_whole(client, folder / f"{title}.onnx", chosen))  # type: ignore[arg-type]
         cases[f"{title}, one graph"] = _with_state(whole, size)
-        cases[f"{title}, ONNX and numpy"] = _before_core(extractor, method(client.bundle).predict)  # type: ignore[arg-type]
+        cases[f"{title}, ONNX and numpy"] = _before_core(extractor, method(client.bundle).predict)
     return cases
 
 

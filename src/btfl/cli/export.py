@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -58,6 +58,14 @@ def export(
             "--extractor-only", help="Write the extractor alone, and beside it the bundle for btfl's numpy core."
         ),
     ] = False,
+    weights: Annotated[
+        str,
+        typer.Option(
+            help="How the extractor's weights are stored: float32, float16 (half the bytes) or int8 (a quarter). It "
+            "computes in float32 all the same.",
+            autocompletion=completing(lambda: ("float32", "float16", "int8")),
+        ),
+    ] = "float32",
 ) -> None:
     """Write a client as ONNX, to run in onnxruntime without torch.
 
@@ -74,6 +82,8 @@ def export(
 
     `btfl export runs/demo --onnx extractor.onnx --extractor-only`
 
+    `btfl export runs/demo --onnx extractor.onnx --extractor-only --weights int8`
+
     `btfl export runs/demo --all-clients fleet`
 
     `btfl export node-3 --federation server-run --onnx client.onnx`
@@ -84,6 +94,7 @@ def export(
 
     need_onnx()
     from btfl.errors import InputError, UnknownNameError
+    from btfl.export.smaller import StoredAs, with_weights
     from btfl.export.sources import find_fleet
     from btfl.export.write import export_fleet, export_split, export_whole
     from btfl.methods.btfl.settings import BtflSettings
@@ -93,6 +104,9 @@ def export(
     known: dict[str, BtflSettings | CoherentSettings] = {"btfl": BtflSettings(), "coherent": CoherentSettings()}
     if method not in known:
         raise UnknownNameError("method that can be exported", method, known)
+    if weights not in get_args(StoredAs):
+        raise UnknownNameError("kind of weights", weights, get_args(StoredAs))
+    stored: StoredAs = weights  # type: ignore[assignment]
     if recipe not in RECIPES:
         raise UnknownNameError("recipe", recipe, RECIPES)
     if (onnx is None) == (all_clients is None):
@@ -103,14 +117,16 @@ def export(
         fleet = find_fleet(source, recipe, federation, extractor)
         if fleet.extractor is None:
             raise InputError("there is no extractor beside this bundle: name it with --extractor, or its --federation")
-        written = export_fleet(fleet.bundles, fleet.extractor(), all_clients)
+        written = export_fleet(fleet.bundles, with_weights(fleet.extractor(), stored), all_clients)
         said = f"{all_clients}: one extractor, {written} bundles"
         output.emit_lines({"folder": all_clients, "bundles": written}, said)
         return
     assert onnx is not None
     bundle, graph = _one(source, client, recipe, federation, extractor)
-    split = extractor_only
-    paths = list(export_split(bundle, onnx, graph)) if split else [export_whole(bundle, onnx, known[method], graph)]
+    if extractor_only:
+        paths = list(export_split(bundle, onnx, graph, stored))
+    else:
+        paths = [export_whole(bundle, onnx, known[method], graph, stored)]
     output.emit_lines({"files": paths}, *paths)
 
 

@@ -17,6 +17,7 @@ from btfl.export.before import before
 from btfl.export.coherent import coherent_graph
 from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
+from btfl.export.smaller import StoredAs, with_weights
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.coherent import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
@@ -37,6 +38,7 @@ def export_whole(
     path: str | Path,
     settings: AnySettings | None = None,
     extractor: onnx.ModelProto | None = None,
+    weights: StoredAs = "float32",
 ) -> Path:
     """Write one graph: ``images`` and ``state`` in; ``probabilities``, ``e``, more, and ``new_state`` out.
 
@@ -47,6 +49,7 @@ def export_whole(
     path : of the ONNX file
     settings : choose the method, BTFL or Coherent; more is BTFL's ``event``, or Coherent's ``all_external``
     extractor : the extractor's graph, for a bundle
+    weights : how the extractor's weights are stored (``btfl.export.smaller``)
     """
     bundle = client if isinstance(client, ClientBundle) else client.bundle
     if isinstance(settings, CoherentSettings):
@@ -57,8 +60,7 @@ def export_whole(
         extractor = extractor_graph(client.extractor(), before(client.model))
     whole = decision
     if extractor is not None:
-        plain = onnx.ModelProto()
-        plain.CopyFrom(extractor)
+        plain = with_weights(extractor, weights)
         del plain.metadata_props[:]
         whole = compose.merge_models(
             compose.add_prefix(plain, "extractor_", rename_inputs=False, rename_outputs=False),
@@ -71,7 +73,10 @@ def export_whole(
 
 
 def export_split(
-    client: DeployedClient | ClientBundle, path: str | Path, extractor: onnx.ModelProto | None = None
+    client: DeployedClient | ClientBundle,
+    path: str | Path,
+    extractor: onnx.ModelProto | None = None,
+    weights: StoredAs = "float32",
 ) -> tuple[Path, Path]:
     """Write the extractor's graph, and beside it the bundle, in a folder that ends in ``-bundle``.
 
@@ -87,7 +92,7 @@ def export_split(
         stamp(extractor, Provenance.of_bundle(bundle))
     if extractor is None:
         raise InputError("there is no extractor beside this bundle: name it with --extractor, or its --federation")
-    _write(extractor, path)
+    _write(with_weights(extractor, weights), path)
     _with_levels(bundle).save(folder)
     return path, folder
 
