@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BayesianAdapter, BayesianSettings, CoherentAdapter = Btfl, BtflSettings, Coherent  # what 0.1 called them
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _LATER = {"bench": "btfl.benchmark.api:bench", "record": "btfl.report.recording:record"}
 """Functions whose import may load torch and pandas; not in ``__all__``, so that ``import *`` works without them."""
