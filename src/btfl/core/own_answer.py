@@ -117,16 +117,17 @@ def own_likelihoods(
     """
     log_own = shares(own.counts, shares(everyone.plain.counts), OPENNESS)
     rows = np.arange(len(features))
+    temperatures = np.array(TEMPERATURES)[:, None, None]
+    sharper = np.array(LOCAL_TEMPERATURES)[:, None, None]
     found = np.empty(GRID)
     for i, r in enumerate(SHRINKAGES):
         for j, nu in enumerate(PRIOR_SAMPLES):
             weights, bias = _scores(own, everyone, r, nu, INVERSE_KAPPAS)
             for k in range(len(INVERSE_KAPPAS)):
                 scores = features @ weights[k].T + bias[k]
-                for t, temperature in enumerate(TEMPERATURES):
-                    local = personal + scores / temperature + log_own
-                    for s, sharper in enumerate(LOCAL_TEMPERATURES):
-                        found[i, j, k, t, s] = add(log_softmax(local / sharper)[rows, labels])
+                local = personal + scores / temperatures + log_own
+                likelihoods = log_softmax(local[:, None] / sharper)[..., rows, labels]
+                found[i, j, k] = [[add(each) for each in of_one] for of_one in likelihoods]
     return found
 
 
