@@ -83,7 +83,7 @@ def test_the_table_has_enough_rows() -> None:
     assert len(HOSTILE) - len(DETECTABLE) >= 5
 
 
-@pytest.mark.parametrize("name", one_in(2, DETECTABLE))
+@pytest.mark.parametrize("name", one_in(4, DETECTABLE))
 def test_a_liar_is_as_one_who_is_away(name: str, tmp_path: Path) -> None:
     check({2: HOSTILE[name]}, tmp_path, 1, 4)
 

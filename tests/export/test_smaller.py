@@ -61,6 +61,7 @@ def test_no_weight_is_off_by_more_than_half_a_step_of_its_channel(graph: onnx.Mo
         assert (np.abs(whole * along - exact[name]) <= 0.5001 * along).all()
 
 
+@pytest.mark.slow
 def test_both_forms_of_a_client_decide_with_it(tmp_path: Path) -> None:
     client, images = train_small("fedavg").client(0), images_of(0)
     extractor, _ = export_split(client, tmp_path / "small.onnx", weights="int8")

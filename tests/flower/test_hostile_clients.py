@@ -113,7 +113,7 @@ def test_a_liar_has_no_part_in_the_calibration(name: str, tmp_path: Path) -> Non
         assert all(np.array_equal(outcome.bundle.statistics[key], without_liar[key]) for key in SHAPES)
 
 
-@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("bound", one_in(2, [True, False]))
 def test_a_bound_client_is_one_node_for_the_whole_run(
     bound: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,7 +153,7 @@ def serve_twice(folder: Path, second: Callable[[InProcessGrid], None], bound: bo
     return [event.warning for event in events if event.warning]
 
 
-@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("bound", one_in(2, [True, False]))
 def test_a_bound_client_stays_one_node_when_the_server_is_started_again(bound: bool, tmp_path: Path) -> None:
     def thief(grid: InProcessGrid) -> None:
         del grid.contexts[100]

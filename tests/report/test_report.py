@@ -137,6 +137,7 @@ def test_a_title_with_anything_in_it_is_text(tmp_path: Path) -> None:
     assert not any(r"\input{x}" in path.read_text() for path in (tmp_path / "out" / "tables").glob("*.tex"))
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_not_utf_8_changes_no_byte(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", methods=("fedavg", "btfl"), length=8)
     code = "import sys; from btfl.report.build import write_report; write_report([sys.argv[1]], sys.argv[2])"
