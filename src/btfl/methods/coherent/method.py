@@ -117,13 +117,13 @@ class Coherent(Method):
         density = DENSITIES[settings_.density]
         scores = density(sums, chosen.shrinkage)
         offsets = self._offsets()
-        own_scores = scores if offsets is None else density(sums, chosen.shrinkage, offsets)
+        client_scores = scores if offsets is None else density(sums, chosen.shrinkage, offsets)
         everyone = shares(np.asarray(bundle.statistics["global_class_counts"], dtype=np.float64))
         own = shares(
             np.asarray(bundle.statistics["local_class_counts"], dtype=np.float64), everyone, settings_.openness
         )
         self.share_ratios = np.exp(own - everyone)
-        generative = own_scores.under(own, chosen.temperature)
+        generative = client_scores.under(own, chosen.temperature)
         self.own_answer = settings_.chosen_own(bundle) if OWN_SCATTER in bundle.statistics else None
         beside, local_temperature = generative, chosen.local_temperature
         if self.own_answer is not None:
