@@ -11,8 +11,11 @@ from btfl.methods.coherent.settings import CoherentSettings
 
 
 def with_generative_head(bundle: ClientBundle, settings: CoherentSettings | None = None) -> ClientBundle:
-    """Return the bundle with the generative head under everyone's label shares, and its mean entropy, as global."""
-    settings = settings or CoherentSettings()
+    """Return the bundle with the generative head under everyone's label shares, and its mean entropy, as global.
+
+    Without settings it is that of Coherent's first version, as the tables of 0.1.0 have it.
+    """
+    settings = settings or CoherentSettings.make(preset="first")
     chosen = settings.chosen(bundle)
     features = bundle.statistic("train_features")
     sums = everyones_sums(bundle, settings.distorted)
