@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from btfl import Calibration, ClientBundle, Coherent, Summary
+from btfl import Calibration, ClientBundle, Coherent, LinearHead, Summary
 from btfl.core.bundle import OWN_SCATTER
 from btfl.core.calibration import SHAPES
 from btfl.core.generative import class_scores, shrunk
 from btfl.core.own_answer import PRIOR_SAMPLES, Everyone, OwnAnswer, own_offsets, own_scores
+from btfl.enrolment import HANDFUL, Federation, enrol
 from btfl.errors import InputError
 
 CLASSES, DIMENSIONS = 3, 6
@@ -102,6 +103,20 @@ def test_the_local_answer_is_better_for_it() -> None:
         for found, method in ((own, Coherent(bundle)), (shared, Coherent(bundle, local_heads="shared"))):
             found.append(float((method.heads[0].logits(features).argmax(axis=1) == labels).mean()))
     assert np.mean(own) > np.mean(shared) + 0.02
+
+
+def test_a_device_that_is_enrolled_with_labels_has_it_too_and_one_with_few_has_not() -> None:
+    drawn = clients_of_their_own(6.0, clients=16)
+    everyone = calibrated(drawn[:12])[1]
+    federation = Federation(LinearHead(np.zeros((CLASSES, DIMENSIONS))), everyone)
+    own: list[float] = []
+    shared: list[float] = []
+    for (features, labels), (further, answers) in drawn[12:]:
+        bundle = enrol(federation, features, labels)
+        for found, method in ((own, Coherent(bundle)), (shared, Coherent(bundle, local_heads="shared"))):
+            found.append(float((method.heads[0].logits(further).argmax(axis=1) == answers).mean()))
+        assert OWN_SCATTER not in enrol(federation, features[: HANDFUL - 1], labels[: HANDFUL - 1]).statistics
+    assert np.mean(own) > np.mean(shared) + 0.005
 
 
 def test_clients_dealt_from_one_pool_have_no_answer_of_their_own() -> None:
