@@ -166,3 +166,41 @@ def test_own_sums_that_are_too_large_are_refused() -> None:
     own, plain = summaries[0].class_sums(), everyone.class_sums()
     with pytest.raises(InputError, match="own sums"):
         own_scores(own._replace(scatter=own.scatter * np.inf), Everyone.of(plain, plain), answer(prior_samples=25.0))
+
+
+def one_class(parts: list[Part]) -> list[Part]:
+    return [(features[labels == 0], labels[labels == 0]) for features, labels in parts]
+
+
+def one_sample(parts: list[Part]) -> list[Part]:
+    return [(features[:1], labels[:1]) for features, labels in parts]
+
+
+def without_class(parts: list[Part]) -> list[Part]:
+    return [(features[labels < CLASSES - 1], labels[labels < CLASSES - 1]) for features, labels in parts]
+
+
+def singular(parts: list[Part]) -> list[Part]:
+    return [(np.column_stack([features[:, :2], features[:, :2], 0 * features[:, :2]]), y) for features, y in parts]
+
+
+def unsigned(parts: list[Part]) -> list[Part]:
+    return [(np.maximum(features, 0.0), labels) for features, labels in parts]
+
+
+@pytest.mark.parametrize("of_one", [None, one_class, one_sample])
+@pytest.mark.parametrize("of_all", [None, without_class, singular, unsigned])
+def test_poor_data_still_give_probabilities(of_one: Any, of_all: Any) -> None:
+    drawn = [parts if of_all is None else of_all(parts) for parts in clients_of_their_own(6.0, samples=60)]
+    usual = drawn[0][1][0]
+    if of_one is not None:
+        drawn[0] = of_one(drawn[0])
+    method = Coherent(bundles(drawn)[0])
+    assert method.own_answer is not None
+    for features in (usual, 1e3 * usual, np.zeros((3, DIMENSIONS))):
+        found = method.predict(features)
+        assert np.isfinite(found).all()
+        assert np.allclose(found.sum(axis=1), 1.0)
+        assert ((method.trace.e >= 0) & (method.trace.e <= 1)).all()
+    alone = Coherent(method.bundle)
+    assert (np.concatenate([alone.predict(row[None]) for row in usual]) == Coherent(method.bundle).predict(usual)).all()
