@@ -186,7 +186,8 @@ def in_words(federations: Sequence[Federation]) -> str:
     return (
         f"Of {len(pairs)} comparisons of averages with methods that are not ours, on {len(federations)} federations, "
         f"Coherent is clearly better in {len(pairs) - sum(map(len, counts.values()))}, "
-        f"not clearly better or worse in {_where(counts['not clear'])}, and clearly worse in {_where(counts['worse'])}. "
+        f"not clearly so in {_where(counts['not clear'])}, and clearly worse in {_where(counts['worse'])}. "
+        "Some federations share weights, so that not all of these are independent. "
         f"On single streams it is clearly worse{f': {lost} of them' if lost else ' nowhere'}."
     )
 
