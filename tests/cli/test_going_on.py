@@ -37,7 +37,7 @@ def test_another_federation_begins_with_a_runs_weights(btfl: Said, tmp_path: Pat
     assert begun != alone
     pool = np.random.default_rng(0).integers(0, 17, size=(6, 8, 8, 1), dtype=np.uint8)
     np.savez(tmp_path / "own.npz", x=pool, y=np.arange(6))
-    assert "enrolled with few labels, 6 samples, 6 labels" in btfl("enrol", "run", "--data", "own.npz", "--out", "new")
+    assert "enrolled with few labels (6 samples, 6 labels)" in btfl("enrol", "run", "--data", "own.npz", "--out", "new")
     told = json.loads((tmp_path / "new" / "bundle.json").read_text())["fields"]["metadata"]
     assert told["provenance"]["round"] == 1
     assert told["enrolment"]["level"] == "few labels"

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from btfl import Calibration, ClientBundle, Coherent, Summary
+from btfl import Calibration, ClientBundle, Coherent, LinearHead, Summary
 from btfl.core.bundle import OWN_SCATTER
 from btfl.core.calibration import SHAPES
 from btfl.core.generative import class_scores, shrunk
 from btfl.core.own_answer import PRIOR_SAMPLES, Everyone, OwnAnswer, own_offsets, own_scores
+from btfl.enrolment import HANDFUL, Federation, enrol
 from btfl.errors import InputError
 
 CLASSES, DIMENSIONS = 3, 6
@@ -104,6 +105,20 @@ def test_the_local_answer_is_better_for_it() -> None:
     assert np.mean(own) > np.mean(shared) + 0.02
 
 
+def test_a_device_that_is_enrolled_with_labels_has_it_too_and_one_with_few_has_not() -> None:
+    drawn = clients_of_their_own(6.0, clients=16)
+    everyone = calibrated(drawn[:12])[1]
+    federation = Federation(LinearHead(np.zeros((CLASSES, DIMENSIONS))), everyone)
+    own: list[float] = []
+    shared: list[float] = []
+    for (features, labels), (further, answers) in drawn[12:]:
+        bundle = enrol(federation, features, labels)
+        for found, method in ((own, Coherent(bundle)), (shared, Coherent(bundle, local_heads="shared"))):
+            found.append(float((method.heads[0].logits(further).argmax(axis=1) == answers).mean()))
+        assert OWN_SCATTER not in enrol(federation, features[: HANDFUL - 1], labels[: HANDFUL - 1]).statistics
+    assert np.mean(own) > np.mean(shared) + 0.005
+
+
 def test_clients_dealt_from_one_pool_have_no_answer_of_their_own() -> None:
     rng = np.random.default_rng(0)
     means = rng.normal(0, 1.0, (CLASSES, DIMENSIONS))
@@ -151,3 +166,41 @@ def test_own_sums_that_are_too_large_are_refused() -> None:
     own, plain = summaries[0].class_sums(), everyone.class_sums()
     with pytest.raises(InputError, match="own sums"):
         own_scores(own._replace(scatter=own.scatter * np.inf), Everyone.of(plain, plain), answer(prior_samples=25.0))
+
+
+def one_class(parts: list[Part]) -> list[Part]:
+    return [(features[labels == 0], labels[labels == 0]) for features, labels in parts]
+
+
+def one_sample(parts: list[Part]) -> list[Part]:
+    return [(features[:1], labels[:1]) for features, labels in parts]
+
+
+def without_class(parts: list[Part]) -> list[Part]:
+    return [(features[labels < CLASSES - 1], labels[labels < CLASSES - 1]) for features, labels in parts]
+
+
+def singular(parts: list[Part]) -> list[Part]:
+    return [(np.column_stack([features[:, :2], features[:, :2], 0 * features[:, :2]]), y) for features, y in parts]
+
+
+def unsigned(parts: list[Part]) -> list[Part]:
+    return [(np.maximum(features, 0.0), labels) for features, labels in parts]
+
+
+@pytest.mark.parametrize("of_one", [None, one_class, one_sample])
+@pytest.mark.parametrize("of_all", [None, without_class, singular, unsigned])
+def test_poor_data_still_give_probabilities(of_one: Any, of_all: Any) -> None:
+    drawn = [parts if of_all is None else of_all(parts) for parts in clients_of_their_own(6.0, samples=60)]
+    usual = drawn[0][1][0]
+    if of_one is not None:
+        drawn[0] = of_one(drawn[0])
+    method = Coherent(bundles(drawn)[0])
+    assert method.own_answer is not None
+    for features in (usual, 1e3 * usual, np.zeros((3, DIMENSIONS))):
+        found = method.predict(features)
+        assert np.isfinite(found).all()
+        assert np.allclose(found.sum(axis=1), 1.0)
+        assert ((method.trace.e >= 0) & (method.trace.e <= 1)).all()
+    alone = Coherent(method.bundle)
+    assert (np.concatenate([alone.predict(row[None]) for row in usual]) == Coherent(method.bundle).predict(usual)).all()

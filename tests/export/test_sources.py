@@ -135,6 +135,13 @@ def test_a_class_that_the_federation_does_not_know_is_named(server: Server, tmp_
     assert enrol_device(server, own, unlabelled=True).metadata["enrolment"]["labels"] == 0
 
 
+def test_names_in_place_of_numbers_need_a_federation_that_knows_them(server: Server, tmp_path: Path) -> None:
+    own = read_own_data(own_file(tmp_path / "own.npz", 3, y=np.array(["7", "0", "7"])))
+    assert enrol_device(server, own).statistics["train_labels"].tolist() == [7, 0, 7]
+    with pytest.raises(BtflError, match="does not say what its classes are called"):
+        enrol_device(replace(server, classes=()), own)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from btfl.cli import completion, output
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def enrol(
@@ -48,6 +51,8 @@ def enrol(
 
     `btfl enrol zoo:cifar10-cnn-dir0.1-quick --out device-7`
     """
+    from rich.padding import Padding
+
     from btfl.errors import InputError, UnknownNameError
     from btfl.export.enrolling import enrol_device, find_server, read_own_data
     from btfl.recipes.registry import RECIPES
@@ -56,14 +61,21 @@ def enrol(
         raise UnknownNameError("recipe", recipe, RECIPES)
     if unlabelled and data is None:
         raise InputError("--unlabelled is about the labels in a file: name it with --data, or leave both out")
-    bundle = enrol_device(
-        find_server(source, recipe), None if data is None else read_own_data(data), unlabelled=unlabelled
-    )
+    server, own = find_server(source, recipe), None if data is None else read_own_data(data)
+    bundle = enrol_device(server, own, unlabelled=unlabelled)
     bundle.save(out)
+    if own is not None and own.names and not server.classes and not unlabelled:
+        output.say("note: the federation does not say what its classes are called: labels were taken as its numbers")
     told = bundle.metadata["enrolment"]
-    output.emit_lines(
-        {"folder": out, **told},
-        f"{out}: enrolled with {told['level']}, {told['samples']} samples, {told['labels']} labels",
-        f"  can: {told['can']}",
-        f"  cannot: {told['cannot']}",
-    )
+
+    def show(console: Console) -> None:
+        brought = f"{_counted(told['samples'], 'sample')}, {_counted(told['labels'], 'label')}"
+        console.print(f"{out}: enrolled with {told['level']} ({brought})", soft_wrap=True)
+        for what in ("can", "cannot"):
+            console.print(Padding(f"{what}: {told[what]}", (0, 0, 0, 2)))
+
+    output.emit({"folder": out, **told}, show, highlight=False, markup=False)
+
+
+def _counted(number: int, of: str) -> str:
+    return f"{number:,} {of}" if number == 1 else f"{number:,} {of}s"

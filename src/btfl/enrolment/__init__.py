@@ -9,7 +9,7 @@ method = renewed(method, new_bundle)                         # a new bundle, the
 """
 
 from btfl.enrolment.along import LearnsAlong
-from btfl.enrolment.enrol import LEVELS, Federation, enrol
+from btfl.enrolment.enrol import HANDFUL, LEVELS, Federation, enrol
 from btfl.enrolment.renewal import renewed
 
-__all__ = ["LEVELS", "Federation", "LearnsAlong", "enrol", "renewed"]
+__all__ = ["HANDFUL", "LEVELS", "Federation", "LearnsAlong", "enrol", "renewed"]

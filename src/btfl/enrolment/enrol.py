@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features, as_labels
-from btfl.core.bundle import OWN_SUMS, ClientBundle
+from btfl.core.bundle import OWN_SCATTER, OWN_SUMS, ClientBundle
 from btfl.core.calibration import Choice
 from btfl.core.generative import class_scores, shares, with_copies
 from btfl.core.heads import LinearHead, mean_entropy
@@ -173,8 +173,12 @@ def _from_labels(
         validation = z[~kept], y[~kept]
     head = personal if federation.head is None else federation.head
     everyone = (federation.total + own).for_bundle()
-    if federation.total.calibration is not None:
-        everyone |= federation.total.calibration.to_arrays()
+    calibration = federation.total.calibration
+    if calibration is not None:
+        everyone |= calibration.to_arrays()
+        if len(y) >= HANDFUL and calibration.choose_own() is not None:  # fewer do not make a covariance of their own
+            added = counts - own.class_sums().counts
+            everyone[OWN_SCATTER] = own.class_sums().scatter + (federation.means.T * added) @ federation.means
     return ClientBundle(
         head,
         personal,

@@ -20,10 +20,10 @@ from onnx import TensorProto, helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, double, log_probabilities, model
+from btfl.export.nodes import Nodes, as_doubles, double, logits, mixed, model
 from btfl.methods.btfl.settings import BtflSettings
 
-_REACH = 36.0  # of the grid in t: beyond it a Beta(1, 1) has exp(-36) of its mass
+_REACH = 32.0  # of the grid in t: beyond it a Beta(1, b) has b exp(-32) of its mass
 
 
 def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -> onnx.ModelProto:
@@ -31,21 +31,15 @@ def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -
     settings = settings or BtflSettings()
     _check(settings)
     g = Nodes("decision")
-    z = g("Cast", "features", to=TensorProto.DOUBLE)
-    log_p, entropies = _heads(g, z, bundle)
+    z = as_doubles(g)
+    answers, certainty = _heads(g, z, bundle)
     log_q = _likelihoods(g, z, bundle, settings)
-    log_tau = g("MatMul", log_q, g.constant([[1.0], [-1.0]]))
+    found = g("Concat", log_q, certainty, axis=1)
     means = np.maximum(bundle.mean_entropies, settings.entropy_floor)
 
-    counts, _ = _events(g, log_tau, g("Sub", entropies, g.constant(means)), settings)
-    used = _memory(g, counts, settings)
-    log_tau_hat = _rectified(g, log_q, entropies, means, bundle.dimensions, settings)
-    e = _expectation(g, used, log_tau_hat, settings)
-
-    g("Squeeze", e, g.constant([1], np.int64), output="e")
-    weights = g("Unsqueeze", g("Concat", g("Sub", g.constant(1.0), e), e, axis=1), g.constant([2], np.int64))
-    mixed = g("Mul", weights, g("Exp", log_p))
-    g("ReduceSum", mixed, g.constant([1], np.int64), keepdims=0, output="probabilities")
+    used = _memory(g, _events(g, found, means, settings), settings)
+    e = _expectation(g, used, _rectified(g, found, log_q, means, bundle.dimensions, settings), settings)
+    mixed(g, answers, e, np.array([1.0, 0.0]), np.array([0.0, 1.0]))
     return _model(g, bundle)
 
 
@@ -65,10 +59,11 @@ def _check(settings: BtflSettings) -> None:
 
 
 def _heads(g: Nodes, z: str, bundle: ClientBundle) -> tuple[str, str]:
-    """Return (n, 2, classes) log-probabilities, personal first, and (n, 2) entropies."""
-    log_p = log_probabilities(g, z, (bundle.personal_head, bundle.global_head))
-    total = g("ReduceSum", g("Mul", g("Exp", log_p), log_p), g.constant([2], np.int64), keepdims=0)
-    return log_p, g("Max", g("Neg", total), g.constant(0.0))
+    """Return (n, 2, classes) probabilities, personal first, and (n, 2) entropies with a minus sign."""
+    scores = logits(g, z, (bundle.personal_head, bundle.global_head))
+    answers = g("Softmax", scores, axis=-1)
+    products = g("Mul", answers, g("LogSoftmax", scores, axis=-1))
+    return answers, g("ReduceSum", products, g.constant([2], np.int64), keepdims=0)
 
 
 def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BtflSettings) -> str:
@@ -79,20 +74,21 @@ def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BtflSettings)
     pairs = [one.log_odds(settings.smoothing) for one in (bundle.local_likelihood, everyone)]
     bits = g("Cast", g("Greater", z, g.constant(THRESHOLD)), to=TensorProto.DOUBLE)
     odds = np.stack([odds for _, odds in pairs], axis=1)
-    return g("Add", g("MatMul", bits, g.constant(odds)), g.constant([offset for offset, _ in pairs]))
+    return g("Gemm", bits, g.constant(odds), g.constant([offset for offset, _ in pairs]))
 
 
-def _events(g: Nodes, log_tau: str, excess: str, settings: BtflSettings) -> tuple[str, str]:
-    """Return (n, 2) counts of external and internal events, and ``event``: +1, -1 or 0 for each sample."""
+def _events(g: Nodes, found: str, means: NDArray[np.float64], settings: BtflSettings) -> str:
+    """Return (n, 2) counts of external and internal events; ``event`` is +1, -1 or 0 for each sample."""
     if settings.use_entropy:  # three signs must agree: (+, -, +) is internal, (-, +, -) external
-        signs = g("Sign", g("Concat", log_tau, excess, axis=1))
-        agreement = g("MatMul", signs, g.constant([[1.0], [-1.0], [1.0]]))
-        wanted = g.constant([-3.0, 3.0])
+        ratio_and_excess = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
+        signs = g("Sign", g("Gemm", found, g.constant(ratio_and_excess), g.constant([0.0, *-means])))
+        agreement, wanted = g("MatMul", signs, g.constant([[1.0], [-1.0], [1.0]])), g.constant([-3.0, 3.0])
     else:
-        agreement, wanted = g("Sign", log_tau), g.constant([-1.0, 1.0])
+        ratio = g("MatMul", found, g.constant([[1.0], [-1.0], [0.0], [0.0]]))
+        agreement, wanted = g("Sign", ratio), g.constant([-1.0, 1.0])
     counts = g("Cast", g("Equal", agreement, wanted), to=TensorProto.DOUBLE)
-    event = g("MatMul", counts, g.constant([1.0, -1.0]))
-    return counts, g("Cast", event, to=TensorProto.INT8, output="event")
+    g("Cast", g("MatMul", counts, g.constant([1.0, -1.0])), to=TensorProto.INT8, output="event")
+    return counts
 
 
 def _memory(g: Nodes, counts: str, settings: BtflSettings) -> str:
@@ -112,29 +108,32 @@ def _memory(g: Nodes, counts: str, settings: BtflSettings) -> str:
     return used
 
 
-def _rectified(g: Nodes, log_q: str, entropies: str, means: NDArray[np.float64], d: int, settings: BtflSettings) -> str:
+def _rectified(g: Nodes, found: str, log_q: str, means: NDArray[np.float64], d: int, settings: BtflSettings) -> str:
     """Return (n, 1) log tau_hat."""
     if not settings.use_characteristic:
         return g("MatMul", log_q, g.constant([[0.0], [0.0]]))
     if settings.use_entropy:
-        scales = g.constant([means[0], settings.global_entropy_scale or means[1]])
-        log_u = g("Min", g("Div", g("Sub", entropies, scales), scales), g.constant(settings.log_u_limit))
+        scales = np.array([means[0], settings.global_entropy_scale or means[1]])
+        above = np.concatenate([np.zeros((2, 2)), -np.diag(1.0 / scales)])
+        log_u = g(
+            "Min", g("Gemm", found, g.constant(above), g.constant([-1.0, -1.0])), g.constant(settings.log_u_limit)
+        )
         log_q = g("Mul", g("Exp", log_u), log_q)
-    ratio = g("Div", g("MatMul", log_q, g.constant([[1.0], [-1.0]])), g.constant(float(d)))
+    ratio = g("MatMul", log_q, g.constant([[1.0 / d], [-1.0 / d]]))
     limit = settings.log_tau_limit
     return g("Clip", ratio, g.constant(-limit), g.constant(limit))
 
 
 def _expectation(g: Nodes, used: str, log_tau_hat: str, settings: BtflSettings) -> str:
-    """Return (n, 1) weights of the global head."""
+    """Return (n, 1, 1) weights of the global head; ``e``, (n,), are the same."""
     # logit(m) has a variance of about 1/a + 1/b, at least 4/lambda: a longer memory needs a finer grid
     step = min(0.5, 1.25 / math.sqrt(settings.prune_above))
     t = np.arange(-math.ceil(_REACH / step), math.ceil(_REACH / step) + 1) * step
     log_m, log_rest = -np.logaddexp(0.0, -t), -np.logaddexp(0.0, t)
     density = g("Softmax", g("MatMul", used, g.constant(np.stack([log_m, log_rest]))), axis=-1)
-    odds_against = g("Exp", g("Sub", log_tau_hat, g.constant(t)))
-    m_hat = g("Div", g.constant(1.0), g("Add", g.constant(1.0), odds_against))
-    return g("ReduceSum", g("Mul", density, m_hat), g.constant([1], np.int64), keepdims=1)
+    odds_against = g("Gemm", g("Exp", log_tau_hat), g.constant(np.exp(-t)[None]), g.constant(1.0))  # and 1
+    e = g("ReduceSum", g("Div", density, odds_against), g.constant([1], np.int64), keepdims=0, output="e")
+    return g("Reshape", e, g.constant([-1, 1, 1], np.int64))
 
 
 def _model(g: Nodes, bundle: ClientBundle) -> onnx.ModelProto:

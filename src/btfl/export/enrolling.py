@@ -74,6 +74,8 @@ def read_own_data(path: Path) -> OwnData:
 
     Anything else is a ``DataError``, in a sentence.
     """
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in ("x", "features", "y", "classes") if name in file.files}
@@ -110,6 +112,11 @@ def enrol_device(server: Server, own: OwnData | None, *, unlabelled: bool = Fals
 def _known(server: Server, labels: NDArray[Any], names: tuple[str, ...]) -> NDArray[Any]:
     """Return labels as the federation numbers its classes; one that it does not know is an ``InputError``."""
     if labels.dtype.kind == "U":
+        if not server.classes:
+            raise InputError(
+                "the federation does not say what its classes are called, since an older btfl trained it: give labels "
+                "y as the numbers that it was trained with"
+            )
         found, labels = np.unique(labels, return_inverse=True)
         names = tuple(map(str, found.tolist()))
     if not names or not server.classes:

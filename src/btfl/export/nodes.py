@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from btfl.core.bundle import ClientBundle
@@ -38,17 +39,30 @@ def double(name: str, *shape: int | str) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.DOUBLE, list(shape))
 
 
-def log_probabilities(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
-    """Return (n, heads, classes) log-probabilities."""
-    return g("LogSoftmax", logits(g, features, heads), axis=-1)
+def as_doubles(g: Nodes) -> str:
+    """Return the input ``features`` in double precision."""
+    return g("Cast", "features", to=TensorProto.DOUBLE)
 
 
 def logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
     """Return (n, heads, classes) logits."""
     weights = np.concatenate([head.weight for head in heads]).T
     bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
-    flat = g("Add", g("MatMul", features, g.constant(weights)), g.constant(bias))
+    flat = g("Gemm", features, g.constant(weights), g.constant(bias))
     return g("Reshape", flat, g.constant([0, len(heads), heads[0].classes], np.int64))
+
+
+def mixed(g: Nodes, answers: str, e: str, local: NDArray[np.float64], everyone: NDArray[np.float64]) -> str:
+    """Return ``probabilities``: the heads' answers under weights that go from ``local`` to ``everyone`` as e grows.
+
+    Parameters
+    ----------
+    answers : (n, heads, classes) probabilities
+    e : (n, 1, 1)
+    local, everyone : (heads,) weights with e = 0 and with e = 1
+    """
+    weights = g("Add", g("Mul", e, g.constant(everyone - local)), g.constant(local))
+    return g("Squeeze", g("MatMul", weights, answers), g.constant([1], np.int64), output="probabilities")
 
 
 def model(g: Nodes, bundle: ClientBundle, state_size: int, more: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:
