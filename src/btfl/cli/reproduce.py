@@ -24,7 +24,10 @@ def reproduce(
             autocompletion=completion.reproductions,
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the tables and figures of the paper: what was run, and how far it agrees.")] = False,
+    list_: Annotated[
+        bool,
+        typer.Option("--list", help="List the tables and figures of the paper: what was run, and how far it agrees."),
+    ] = False,
     scale: Annotated[float, typer.Option(help="Share of the paper's rounds and images, above 0 and up to 1.")] = 1.0,
     dataset: Annotated[
         str | None,
