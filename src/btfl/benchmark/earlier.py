@@ -10,6 +10,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from btfl.benchmark.record import constants
+from btfl.data.manifest import Manifest
 from btfl.errors import InputError, StorageError, listed
 from btfl.experiments.experiment import Experiment
 from btfl.runs.layout import RunFiles
@@ -20,13 +21,13 @@ _MAY_DIFFER = {"methods", "notes", "root"}
 _OTHERWISE = "Name another folder with --out, or replace them with --overwrite"
 
 
-def find_earlier(folder: Path, experiment: Experiment, record: Mapping[str, Any]) -> SavedRun | None:
+def find_earlier(folder: Path, experiment: Experiment, manifest: Manifest) -> SavedRun | None:
     """Return the finished run in a folder, None if there is none; one of another experiment is an error.
 
     Parameters
     ----------
     folder : of the run
-    experiment, record : what is to be run there, and what ``run.json`` will say of its data and streams
+    experiment, manifest : what is to be run there, and on which streams
     """
     if not RunFiles(folder).record.exists():
         return None
@@ -34,9 +35,9 @@ def find_earlier(folder: Path, experiment: Experiment, record: Mapping[str, Any]
         earlier = load_run(folder)
         before = Experiment(**earlier.experiment)
         other = [name for name, value in experiment if name not in _MAY_DIFFER and value != getattr(before, name)]
-        if earlier.record["data"]["fingerprint"] != record["data"]["fingerprint"]:
+        if earlier.record["data"]["fingerprint"] != manifest.source_fingerprint:
             other.append("the images")
-        elif earlier.manifest_hash != record["streams"]["hash"]:
+        elif earlier.manifest_hash != manifest.hash and not Manifest.load(folder).same_streams(manifest):
             other.append("the streams")
         methods = list(earlier.rows["method"].unique())
     except (StorageError, ValidationError, LookupError, TypeError) as error:

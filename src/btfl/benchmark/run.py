@@ -123,8 +123,9 @@ def _run_bench(
     manifest = make_manifest(source, partition, experiment.stream_settings(), experiment.stream_seed)
     seen = source.kind if experiment.backbone is None else "vectors"  # by the methods
     methods, for_others = for_samples([find_method(name) for name in experiment.methods], seen, experiment.model)
-    about = describe_run(experiment, source, manifest, ())
-    earlier = None if overwrite else find_earlier(files.folder, experiment, about)
+    earlier = None if overwrite else find_earlier(files.folder, experiment, manifest)
+    if earlier is not None and earlier.manifest_hash != manifest.hash:
+        manifest = Manifest.load(files.folder)  # of an older btfl, and what is there keeps its hash
 
     data, embedder = embed(experiment, data, workers, watch)
     federations: dict[str, TrainedFederation] = {}

@@ -12,6 +12,8 @@ from btfl.cli import completion, options, output
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from btfl.experiments.evidence import Evidence
+
 
 def reproduce(
     name: Annotated[
@@ -22,7 +24,10 @@ def reproduce(
             autocompletion=completion.reproductions,
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the tables and figures of the paper and exit.")] = False,
+    list_: Annotated[
+        bool,
+        typer.Option("--list", help="List the tables and figures of the paper: what was run, and how far it agrees."),
+    ] = False,
     scale: Annotated[float, typer.Option(help="Share of the paper's rounds and images, above 0 and up to 1.")] = 1.0,
     dataset: Annotated[
         str | None,
@@ -75,16 +80,42 @@ def reproduce(
 
 
 def _show_list() -> None:
-    """Print what of the paper can be made again."""
+    """Print what of the paper can be made again, what was run of it, at what scale, and how far it agrees."""
+    from btfl.experiments.evidence import evidence
     from btfl.experiments.reproduce import reproductions
 
-    found = reproductions()
+    known, found = evidence(), reproductions()
 
     def show(console: Console) -> None:
-        for each in found:
-            ending = " (a drawing: nothing to run)" if each.drawing else ""
-            console.print(f"[bold]{each.name:<8}[/bold] {each.title}{ending}")
-        console.print("\nSmaller and without downloads: btfl reproduce table2 --scale 0.05 --dataset digits")
+        from rich.padding import Padding
 
-    result = [{"name": each.name, "title": each.title, "runs": not each.drawing} for each in found]
-    output.emit({"reproductions": result}, show, highlight=False, soft_wrap=True)
+        for each in found:
+            told = known[each.name]
+            console.print(f"[bold]{each.name}[/bold]: {each.title}")
+            for line in (f"[bold]{told.agreement}[/bold]: {told.verdict}", f"run: {told.scale}", *_numbers(told)):
+                console.print(Padding(line, (0, 0, 0, 4), expand=False))
+            console.print()
+        console.print("Folders are in results/ of the repository. Smaller and without downloads:")
+        console.print("btfl reproduce table2 --scale 0.05 --dataset digits")
+
+    result = [
+        {"name": each.name, "title": each.title, "runs": not each.drawing, **known[each.name].model_dump()}
+        for each in found
+    ]
+    output.emit({"reproductions": result}, show, highlight=False)
+
+
+def _numbers(told: Evidence) -> list[str]:
+    """Write the numbers that an agreement stands on, a line for each folder and stream."""
+    lines: dict[tuple[str, str, str, bool], list[str]] = {}
+    for number in told.numbers:
+        digits = 3 if number.measure == "mean_e" else 2
+        theirs = "" if number.paper is None else f" / {number.paper:.{digits}f}"
+        method = number.method.replace("[", "\\[")  # a bracket is no markup
+        key = (number.folder, number.measure, number.stream, number.paper is not None)
+        lines.setdefault(key, []).append(f"{method} {number.ours:.{digits}f}{theirs}")
+    return [
+        f"{folder}, {'mean e' if measure == 'mean_e' else 'accuracy'}, {stream.replace('_', ' ')}"
+        f"{' (ours / paper)' if compared else ''}: {', '.join(values)}"
+        for (folder, measure, stream, compared), values in lines.items()
+    ]

@@ -19,7 +19,7 @@ from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.knobs import Settings, knob
 from btfl.pixels.corruptions import CORRUPTIONS, SEVERITIES
 from btfl.signals.corruptions import SIGNAL_CORRUPTIONS, suited
-from btfl.storage import load_record, save_record
+from btfl.storage import load_record, load_version, save_record
 
 STREAMS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
 SWITCHING = "switching"
@@ -28,7 +28,10 @@ LETTERS = dict(zip(STREAMS, "ABCDE", strict=True))
 POOL, OTHER_DOMAIN = 0, 1  # where a sample comes from
 CLEAN = -1  # no corruption
 
-KIND, VERSION = "btfl stream manifest", 1
+KIND = "btfl stream manifest"
+VERSION = 2
+"""Of a manifest that names files; one that names none is written as version 1, which had no such names."""
+_NAMES = frozenset(("source", "shift_name"))
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,8 @@ class Manifest:
     left_out: int
     """Samples of the other domain that are not used, since the pool holds exact copies of them."""
     clients: tuple[ClientStreams, ...]
+    named_after_files: frozenset[str] = frozenset()
+    """Which of ``source`` and ``shift_name`` are names of files or folders, which no hash covers."""
 
     def __repr__(self) -> str:
         other = self.shift_name or "no other domain"
@@ -147,8 +152,19 @@ class Manifest:
 
     @cached_property
     def hash(self) -> str:
-        """Sha256 over everything: equal hashes mean equal streams."""
-        digest = hashlib.sha256(json.dumps(self._fields(), sort_keys=True).encode())
+        """Sha256 over everything but the names of files: equal hashes mean equal streams."""
+        return self._hash_without(self.named_after_files)
+
+    def same_streams(self, other: Manifest) -> bool:
+        """Return whether another manifest has the same streams of the same samples, whatever those are called.
+
+        btfl 0.1 and 0.2 hashed the names of files too, so that manifests of theirs keep hashes of their own.
+        """
+        return self.hash == other.hash or self._hash_without(_NAMES) == other._hash_without(_NAMES)
+
+    def _hash_without(self, names: frozenset[str]) -> str:
+        fields = {name: None if name in names & _NAMES else value for name, value in self._fields().items()}
+        digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
         for name, array in sorted(self._arrays().items()):
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
@@ -156,12 +172,18 @@ class Manifest:
 
     def save(self, folder: str | Path) -> None:
         """Save beside the results made from it."""
-        save_record(Path(folder), "streams", KIND, VERSION, {**self._fields(), "hash": self.hash}, self._arrays())
+        fields = {**self._fields(), "hash": self.hash}
+        if self.named_after_files:
+            fields["named_after_files"] = sorted(self.named_after_files)
+        version = VERSION if self.named_after_files else 1
+        save_record(Path(folder), "streams", KIND, version, fields, self._arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> Manifest:
         """Load a saved manifest and check its hash."""
-        fields, arrays = load_record(Path(folder), "streams", KIND, VERSION)
+        path = Path(folder) / "streams.json"
+        version = 1 if path.exists() and load_version(path) == 1 else VERSION
+        fields, arrays = load_record(Path(folder), "streams", KIND, version)
         try:
             clients = []
             for i in range(fields["clients"]):
@@ -180,6 +202,7 @@ class Manifest:
                 fields["shift_fingerprint"],
                 fields["left_out"],
                 tuple(clients),
+                frozenset(fields["named_after_files"] if version > 1 else ()),
             )
         except (KeyError, TypeError) as error:
             raise StorageError(f"the stream manifest in {folder} is incomplete: {error}") from None

@@ -45,6 +45,8 @@ class Source:
     domain_names : of the pool
     owners : the client that each pool sample belongs to (n,), as positions in ``owner_names``, where clients exist
     owner_names : of the clients
+    named_after_files : which of ``name`` and ``shift_name`` are those of files or folders, which say nothing about the
+        samples: the hash of streams leaves them out
     scaling : of signals and vectors before a network sees them (``btfl.data.scaling``); None: as they are
     notes : what the user should know, for example which samples were left out and why
 
@@ -64,6 +66,7 @@ class Source:
     domain_names: tuple[str, ...] = ()
     owners: NDArray[np.int64] | None = None
     owner_names: tuple[str, ...] = ()
+    named_after_files: frozenset[str] = frozenset()
     scaling: Scaling | None = None
     notes: tuple[str, ...] = field(default=())
 

@@ -115,6 +115,7 @@ def make_manifest(source: Source, partition: Partition, settings: StreamSettings
         domain.fingerprint if domain is not None else None,
         left_out,
         clients,
+        frozenset("source" if name == "name" else name for name in source.named_after_files),
     )
 
 

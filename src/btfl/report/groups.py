@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from btfl.data.streams import LETTERS, STREAMS
-from btfl.errors import InputError, UnknownNameError
+from btfl.data.streams import LETTERS, STREAMS, Manifest
+from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.report.accuracy import AVERAGE, by_client, by_seed, streams_in
 from btfl.report.extras import chosen
 from btfl.report.style import Style, style_of
@@ -25,6 +25,8 @@ from btfl.runs.saved import SavedRun, load_run
 
 REFERENCE = "btfl"
 ORACLE = "oracle"
+_NAMED = {"dataset": "images (fingerprint)", "other domain": "images of the other domain (fingerprint)"}
+"""Names that may be those of files, and what says whether the samples are the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +169,8 @@ def group_runs(
         _check_one_kind(runs)
     found: dict[str, list[SavedRun]] = {}
     for run in runs:
-        found.setdefault(json.dumps([_kind(run), _setting(run)], sort_keys=True, default=str), []).append(run)
+        kind = {name: value for name, value in _kind(run).items() if name not in _NAMED}
+        found.setdefault(json.dumps([kind, _setting(run)], sort_keys=True, default=str), []).append(run)
     groups = [sorted(members, key=lambda run: (run.seed, run.draw)) for members in found.values()]
     for members in groups:
         _check_members(members)
@@ -230,7 +233,8 @@ def _check_one_kind(runs: Sequence[SavedRun]) -> None:
     for run in runs[1:]:
         here, there = _kind(first), _kind(run)
         for name in here:
-            if here[name] != there[name]:
+            told = _NAMED.get(name, name)
+            if here[name] != there[name] and here[told] != there[told]:
                 raise InputError(
                     f"{first.folder} and {run.folder} cannot be reported together: {name} is '{here[name]}' in the one "
                     f"and '{there[name]}' in the other. Report them one by one, or side by side with --apart"
@@ -249,8 +253,16 @@ def _check_members(members: Sequence[SavedRun]) -> None:
                     "that is one result twice. Leave one out, or run another seed or draw"
                 )
         alike = hashes.setdefault((run.seed, run.draw), run)
-        if alike.manifest_hash != run.manifest_hash:
+        if alike.manifest_hash != run.manifest_hash and not _same_streams(alike, run):
             raise InputError(f"{alike.folder} and {run.folder} have the same seed but other streams")
+
+
+def _same_streams(one: SavedRun, other: SavedRun) -> bool:
+    """Return whether streams are the same although their hashes differ: older ones cover names of files."""
+    try:
+        return Manifest.load(one.folder).same_streams(Manifest.load(other.folder))
+    except StorageError:  # their streams were not kept
+        return False
 
 
 def _labels(firsts: Sequence[SavedRun]) -> list[str]:

@@ -100,7 +100,7 @@ class RunFolder:
         if found is None or not isinstance(found.get("settings"), dict):
             return
         before, asked = found["settings"].get("rounds"), spec["settings"]["rounds"]
-        same = {**found, "settings": {**found["settings"], "rounds": asked}} == dict(spec)
+        same = not differences({**found, "settings": {**found["settings"], "rounds": asked}}, dict(spec))
         if same and type(before) is int and before != asked:
             if asked < before:
                 raise StorageError(
@@ -112,8 +112,7 @@ class RunFolder:
     def check(self, spec: Mapping[str, Any]) -> None:
         """Refuse a folder that holds a training of another kind, and name the differences."""
         found = self.spec()
-        if found is not None and found != dict(spec):
-            differing = sorted(differences(found, dict(spec)))
+        if found is not None and (differing := sorted(differences(found, dict(spec)))):
             raise StorageError(
                 f"{self.folder} holds another run; it differs in {', '.join(differing[:6])}. "
                 "Name another folder, or ask for the settings it was started with"
@@ -301,11 +300,16 @@ class _PrivateStates(Mapping[int, Weights]):
 
 
 def differences(found: Any, wanted: Any, name: str = "") -> list[str]:
-    """Name what differs between two specifications of a training, with both values."""
+    """Name what differs between two specifications of a training, with both values.
+
+    What the same samples are called is no difference: it may be the name of a file.
+    """
     if isinstance(found, dict) and isinstance(wanted, dict):
+        fingerprint = found.get("fingerprint")
+        called = {"source"} if fingerprint is not None and fingerprint == wanted.get("fingerprint") else set()
         return [
             difference
-            for key in {*found, *wanted}
+            for key in {*found, *wanted} - called
             for difference in differences(found.get(key), wanted.get(key), re.sub(r"^\.", "", f"{name}.{key}"))
         ]
     return [] if found == wanted else [f"{name} ({found!r} there, {wanted!r} asked for)"]

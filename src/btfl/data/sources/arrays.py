@@ -41,7 +41,7 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
         domains, domain_names = _of_each("domain", npz, values)
         owners, owner_names = _of_each("client", npz, values)
         notes: list[str] = []
-        shifted, shift_name = _shifted(npz, shift, classes, notes)
+        shifted, shift_name, from_file = _shifted(npz, shift, classes, notes)
     empty = [classes[i] for i in np.flatnonzero(np.bincount(labels, minlength=len(classes)) == 0)]
     if empty:
         notes.append(f"{len(empty)} of the {len(classes)} classes have no sample in the pool: {listed(empty, 10)}")
@@ -57,6 +57,7 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
         domain_names=domain_names,
         owners=owners,
         owner_names=owner_names,
+        named_after_files=frozenset({"name", "shift_name"} if from_file else {"name"}),
         notes=tuple(notes),
     )
 
@@ -101,7 +102,8 @@ def _of_each(key: str, npz: Npz, values: Values) -> tuple[NDArray[np.int64] | No
 
 def _shifted(
     npz: Npz, shift: str | Path | None, classes: tuple[str, ...], notes: list[str]
-) -> tuple[Samples | None, str | None]:
+) -> tuple[Samples | None, str | None, bool]:
+    """Return the other domain, its name, and whether that is the name of a file."""
     pairs = sorted(
         key[2:]
         for key in npz.keys
@@ -120,16 +122,16 @@ def _shifted(
                 raise DataError(f"{npz.path.name} has 'x_shift' but no 'y_shift'")
             if "test" in pairs:
                 notes.append("x_test and y_test are not used: btfl splits the pool itself")
-            return None, None
+            return None, None, False
     if str(shift) in pairs:
         name = str(shift)
         values = npz.samples(f"x_{name}")
         labels = npz.labels(f"y_{name}", values, f"x_{name}", classes)
-        return Samples(values, npz.in_range(f"y_{name}", labels, classes)), name
+        return Samples(values, npz.in_range(f"y_{name}", labels, classes)), name, False
     if str(shift).lower() == "none":
-        return None, None
+        return None, None, False
     if Path(shift).is_file():
-        return read_other(Path(shift), classes), Path(shift).stem
+        return read_other(Path(shift), classes), Path(shift).stem, True
     raise InputError(
         f"{npz.path.name} has no pair x_{shift}, y_{shift}, and there is no file {shift}; "
         f"shift can be {', '.join([*pairs, 'none'])} or the path of an npz"

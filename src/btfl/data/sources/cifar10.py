@@ -35,6 +35,7 @@ def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source
         pool=Samples(images, labels.astype(np.int64)),
         shifted=shifted,
         shift_name=shift_name,
+        named_after_files=frozenset({"shift_name"} if _is_file(shift) else ()),
         notes=notes,
     )
 
@@ -59,7 +60,7 @@ def _pool(root: Path | None) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _shifted(root: Path | None, shift: str | Path | None) -> tuple[Samples | None, str | None, tuple[str, ...]]:
     places = [*([root] if root is not None else []), cache_root()]
-    named = "cifar10.1" if shift is None else str(shift).lower()
+    named = _named(shift)
     if named == "none":
         return None, None, (NO_SHIFT_NOTE,)
     if named in SHIFTS:
@@ -80,6 +81,14 @@ def _shifted(root: Path | None, shift: str | Path | None) -> tuple[Samples | Non
             f"it knows {', '.join(SHIFTS)}, none, or the path of an npz with x and y"
         )
     return read_other(path, get_cifar10.CLASSES), _title(path), ()
+
+
+def _named(shift: str | Path | None) -> str:
+    return "cifar10.1" if shift is None else str(shift).lower()
+
+
+def _is_file(shift: str | Path | None) -> bool:
+    return _named(shift) not in ("none", *SHIFTS)
 
 
 def _title(path: Path) -> str:

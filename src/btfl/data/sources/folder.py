@@ -88,6 +88,7 @@ def _load(root: Path | None, shift: str | Path | None, image_size: int, expected
         shift_name=left_out,
         domains=np.array([kept.index(picture.domain) for picture in pool], dtype=np.int64),
         domain_names=tuple(kept),
+        named_after_files=frozenset({"name"} if expected is None else ()),
         notes=(*notes, *seen.notes(image_size)),
     )
 
@@ -110,6 +111,7 @@ def _load_clients(root: Path | None, shift: str | Path | None, image_size: int) 
         pool=Samples(images, np.array([of_class[picture.label] for picture in pictures], dtype=np.int64)),
         owners=np.array([of_client[picture.domain] for picture in pictures], dtype=np.int64),
         owner_names=tuple(clients),
+        named_after_files=frozenset({"name"}),
         notes=(*notes, NO_SHIFT_NOTE, *seen.notes(image_size)),
     )
 

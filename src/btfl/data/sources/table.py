@@ -63,6 +63,7 @@ def load(
         shift_name=None if shifted is None or shift is None else Path(shift).stem,
         owners=of_owner,
         owner_names=owner_names or (),
+        named_after_files=frozenset({"name", "shift_name"}),
         notes=tuple(notes),
     )
 
