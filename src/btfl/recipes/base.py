@@ -51,8 +51,8 @@ class Recipe(ABC):
     trains_extractor_alone: ClassVar[bool] = False
     """Whether no head is trained in its rounds, so that a model which is a head alone leaves nothing to train."""
     private_records: ClassVar[bool] = False
-    """Whether all it uploads in a round is trained by DP-SGD where that is asked for. It is not inherited: a recipe made
-    from another one says it again, since whatever it uploads beside that has no noise."""
+    """Whether DP-SGD, where it is asked for, trains all that is uploaded in a round. Not inherited: a recipe made from
+    another one says it again, since what it uploads beside that has no noise."""
     protection: Callable[[int], Protection] | None = None
     """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 

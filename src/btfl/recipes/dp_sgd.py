@@ -112,7 +112,7 @@ def _parts_of_batch(
 def _backward(
     network: Network, weights: list[nn.Parameter], loss: Loss, samples: torch.Tensor, labels: torch.Tensor
 ) -> None:
-    """Leave the gradient of each record with the weights; entries that are not finite count as zero: no clip bounds them."""
+    """Leave the gradient of each record with the weights; what is not finite counts as zero, as no clip bounds it."""
     if not len(labels):
         for weight in weights:
             weight.grad_sample = weight.new_zeros((0, *weight.shape))  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from btfl.errors import InputError
 from btfl.recipes.settings import TrainingSettings
 
 _LEAST_MULTIPLIER, _TOLERANCE = 0.4, 1e-3
-_FINE, _COARSE = 1e-4, 1e-3  # grids of privacy losses: the library's own, and one ten times quicker; neither undercounts
+_FINE, _COARSE = 1e-4, 1e-3  # grids of privacy losses: the library's own, and a quicker one; neither counts too little
 _WELL_USED = 0.98  # of the budget: with less, the coarse grid has asked for too much noise
 
 
