@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from btfl.data.source import Samples
@@ -91,7 +92,7 @@ def train_records(
                 optimiser.zero_grad(set_to_none=True)
 
 
-def poisson_batch(records: int, sampling: float, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.intp]]:
+def poisson_batch(records: int, sampling: float, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return the records of a batch, in ascending order: each of them is drawn independently of the others."""
     return np.flatnonzero(rng.random(records) < sampling)
 
@@ -113,14 +114,15 @@ def _backward(
     network: Network, weights: list[nn.Parameter], loss: Loss, samples: torch.Tensor, labels: torch.Tensor
 ) -> None:
     """Leave the gradient of each record with the weights; what is not finite counts as zero, as no clip bounds it."""
-    if not len(labels):
-        for weight in weights:
-            weight.grad_sample = weight.new_zeros((0, *weight.shape))  # type: ignore[attr-defined]
-        return
-    features = network.features(samples)
-    loss(features, network.head(features), labels).backward()  # type: ignore[no-untyped-call]
+    if len(labels):
+        features = network.features(samples)
+        loss(features, network.head(features), labels).backward()  # type: ignore[no-untyped-call]
     for weight in weights:
-        torch.nan_to_num_(weight.grad_sample, nan=0.0, posinf=0.0, neginf=0.0)  # type: ignore[attr-defined]
+        found: torch.Tensor | None = weight.grad_sample  # type: ignore[attr-defined]
+        if found is None:  # no record was drawn, or the network does not use this weight
+            weight.grad_sample = weight.new_zeros((len(labels), *weight.shape))  # type: ignore[attr-defined]
+        else:
+            torch.nan_to_num_(found, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 @contextmanager
