@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--records", type=int, help="DP-SGD, too, for clients of about so many records")
     parser.add_argument("--record-clip", type=float, default=1.0, help="DP-SGD: longest gradient of a record")
-    parser.add_argument("--records-only", action="store_true", help="of all private runs, those of DP-SGD alone")
+    parser.add_argument("--records-only", action="store_true", help="of all runs, those of DP-SGD alone")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
@@ -57,7 +57,8 @@ def main() -> None:
         write_atomically(options.out / "privacy.csv", table.to_csv(index=False).encode())
         write_atomically(options.out / "privacy.md", _markdown(table).encode())
 
-    add("nothing", "-", float("inf"), {})
+    if not options.records_only:
+        add("nothing", "-", float("inf"), {})
     private = () if options.records_only else ("summary", "full") if options.full else ("summary",)
     for of in private:
         for unit in options.units.split(",") if of == "summary" else ("client",):

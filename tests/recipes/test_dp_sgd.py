@@ -21,7 +21,7 @@ from btfl.recipes.dp_sgd import AT_ONCE, poisson_batch, train_records
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.noise_plan import epsilon_of, make_plan
 from btfl.recipes.registry import make_recipe
-from btfl.recipes.settings import TrainingSettings
+from btfl.recipes.settings import Optimiser, TrainingSettings
 from btfl.recipes.training import make_optimiser, plain_loss
 
 dp_accounting = pytest.importorskip("dp_accounting", reason="the extra `privacy` is not installed")
@@ -78,7 +78,7 @@ def test_the_noise_of_a_step_has_the_planned_deviation_also_where_no_record_is_d
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
-def test_without_noise_and_with_a_long_clip_it_is_plain_training(optimiser: str) -> None:
+def test_without_noise_and_with_a_long_clip_it_is_plain_training(optimiser: Optimiser) -> None:
     count = AT_ONCE + 6  # a batch in two parts
     rng = np.random.default_rng(1)
     data = Samples(rng.integers(0, 255, (count, 16, 16, 1), np.uint8), rng.integers(0, 3, count))
@@ -95,7 +95,8 @@ def test_without_noise_and_with_a_long_clip_it_is_plain_training(optimiser: str)
     for _ in range(3):
         steps.zero_grad()
         features = plain.features(to_tensor(data.values))
-        plain_loss(chosen)(features, plain.head(features), torch.from_numpy(data.labels)).backward()
+        loss = plain_loss(chosen)(features, plain.head(features), torch.from_numpy(data.labels))
+        loss.backward()  # type: ignore[no-untyped-call]
         steps.step()
     for (name, one), other in zip(private.named_parameters(), plain.parameters(), strict=True):
         assert torch.allclose(one, other, rtol=1e-3, atol=2e-5), name
