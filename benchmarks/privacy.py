@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="private training, too")
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--records", type=int, help="DP-SGD, too, for clients of about so many records")
-    parser.add_argument("--record-clip", type=float, default=1.0, help="DP-SGD: longest gradient of a record")
+    parser.add_argument("--record-clip", type=float, default=0.1, help="DP-SGD: longest gradient of a record")
     parser.add_argument("--records-only", action="store_true", help="of all runs, those of DP-SGD alone")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--workers", type=int, default=1)

@@ -48,7 +48,7 @@ class PrivacySettings(Settings):
     client_samples: int | None = knob(
         None, "DP-SGD: how many records a client has, about; a number that everyone may know.", least=1
     )
-    record_clip: float = knob(1.0, "DP-SGD: longest gradient of a record, in the Euclidean norm.", above=0)
+    record_clip: float = knob(0.1, "DP-SGD: longest gradient of a record, in the Euclidean norm.", above=0)
 
     def check(self) -> None:
         """Refuse settings that do not go together."""
