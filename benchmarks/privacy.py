@@ -2,7 +2,8 @@
 
 Run as ``python benchmarks/privacy.py hapt-natural --root FILE --radius 30 --out FOLDER``, or ``--start zoo:NAME`` for
 weights that are there already. The federation is trained once without privacy; a private summary changes its end alone,
-private training (``--full``) is a training of its own. The noise is a function of the seed (``privacy_noise=seeded``),
+private training is a training of its own: ``--full`` for whole clients (DP-FedAvg), ``--records N`` for single records
+(DP-SGD in each client, planned for N records). The noise is a function of the seed (``privacy_noise=seeded``),
 so that the table repeats. A run that diverges and stops has no number (nan). Ends with a table as Markdown, also in
 ``FOLDER/privacy.md``, and a row for each run in ``FOLDER/privacy.csv``.
 """
@@ -39,6 +40,9 @@ def main() -> None:
     parser.add_argument("--units", default="record,client")
     parser.add_argument("--full", action="store_true", help="private training, too")
     parser.add_argument("--clip", type=float, default=1.0)
+    parser.add_argument("--records", type=int, help="DP-SGD, too, for clients of about so many records")
+    parser.add_argument("--record-clip", type=float, default=0.1, help="DP-SGD: longest gradient of a record")
+    parser.add_argument("--records-only", action="store_true", help="of all runs, those of DP-SGD alone")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
@@ -53,11 +57,16 @@ def main() -> None:
         write_atomically(options.out / "privacy.csv", table.to_csv(index=False).encode())
         write_atomically(options.out / "privacy.md", _markdown(table).encode())
 
-    add("nothing", "-", float("inf"), {})
-    for of in ("summary", "full") if options.full else ("summary",):
+    if not options.records_only:
+        add("nothing", "-", float("inf"), {})
+    private = () if options.records_only else ("summary", "full") if options.full else ("summary",)
+    for of in private:
         for unit in options.units.split(",") if of == "summary" else ("client",):
             for epsilon in epsilons:
                 add(of, unit, epsilon, {"privacy": of, "privacy_unit": unit, "epsilon": epsilon})
+    for epsilon in epsilons if options.records else ():
+        local = {"privacy_mechanism": "dp-sgd", "client_samples": options.records, "record_clip": options.record_clip}
+        add("dp-sgd", "record", epsilon, {"privacy": "full", "privacy_unit": "record", "epsilon": epsilon, **local})
     print(_markdown(pd.DataFrame(rows)))
 
 

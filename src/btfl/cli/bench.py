@@ -54,6 +54,8 @@ def bench(
 
     `btfl bench --from runs/quick --privacy summary --privacy-unit record --epsilon 2 --out runs/private`
 
+    `btfl bench demo --method btfl --privacy full --privacy-unit record --privacy-mechanism dp-sgd --client-samples 100`
+
     `btfl bench --dataset arrays --root mine.npz --model cnn --clients 10 --rounds 20`
 
     `btfl bench --dataset arrays --root phones.npz --partition natural --split ordered --model cnn1d`

@@ -53,7 +53,17 @@ Columns = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of `btfl bench`.")]
 
-OF_TRAINING = ("rounds", "defence", "privacy", "epsilon", "delta", "privacy_unit", "secure")
+OF_TRAINING = (
+    "rounds",
+    "defence",
+    "privacy",
+    "epsilon",
+    "delta",
+    "privacy_unit",
+    "privacy_mechanism",
+    "client_samples",
+    "secure",
+)
 """Settings of training that are options, too; all others are left to ``--set``."""
 _METAVARS = {bool: "[true|false]", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 _OTHER_FLAGS = {"methods": "--method"}

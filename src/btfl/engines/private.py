@@ -139,12 +139,12 @@ class PrivateRun:
         self.account = Account(path, settings)
 
     def averaging(self, shared: Weights, round_: int, clip: float | None) -> PrivateAveraging | None:
-        """Return what averages a round; None where training is not private."""
-        if self.plan.training is None:
+        """Return what averages a round; None where the server adds no noise to it."""
+        multiplier = self.multiplier_of_round(round_)
+        if multiplier is None:
             return None
         clip = self._settings.update_clip if clip is None else clip
-        self.account.note(f"round {round_}", self.plan.training, self.plan.sampling)
-        return PrivateAveraging(shared, self._settings, self.plan.training, clip, self.cohort, round_)
+        return PrivateAveraging(shared, self._settings, multiplier, clip, self.cohort, round_)
 
     @property
     def cohort(self) -> float:
@@ -152,10 +152,14 @@ class PrivateRun:
         return max(self._settings.participation * self._clients, 1.0)
 
     def multiplier_of_round(self, round_: int) -> float | None:
-        """Return the noise of a round under secure aggregation, and write it down; None if training is not private."""
-        if self.plan.training is not None:
-            self.account.note(f"round {round_}", self.plan.training, self.plan.sampling)
-        return self.plan.training
+        """Return the noise on the sum of a round's updates, and write down what the round releases.
+
+        None if there is none: training is not private, or clients send updates that have their noise already (DP-SGD).
+        """
+        plan = self.plan
+        if plan.training is not None:
+            self.account.note(f"round {round_}", plan.training, plan.sampling, plan.steps)
+        return plan.training if self._settings.clips_updates else None
 
     def multiplier_of_summary(self) -> float:
         """Return the noise of the summary under secure aggregation, and write it down."""

@@ -53,9 +53,9 @@ class Event:
 def participants(recipe: Recipe, clients: int, round_: int) -> list[int]:
     """Return the clients of a round: a share of them drawn again each round, in ascending order.
 
-    With privacy for training, each is drawn independently of the others, so that there may be more or fewer, or none.
+    With DP-FedAvg, each is drawn independently of the others, so that there may be more or fewer, or none.
     """
-    if recipe.settings.privacy == "full":
+    if recipe.settings.clips_updates:
         return drawn(recipe.settings, clients, round_)
     count = max(round(recipe.settings.participation * clients), 1)
     if count == clients:

@@ -243,7 +243,7 @@ def _record(shares: Mapping[int, bytes]) -> RecordDict:
 
 
 def _is_private(recipe: Recipe, task: str) -> bool:
-    return recipe.settings.privacy == "full" or (task != "train" and recipe.settings.is_private)
+    return recipe.settings.clips_updates or (task != "train" and recipe.settings.is_private)
 
 
 def is_masked(message: Message) -> bool:

@@ -50,12 +50,20 @@ class Recipe(ABC):
     """Whether clients are asked to ``calibrate``."""
     trains_extractor_alone: ClassVar[bool] = False
     """Whether no head is trained in its rounds, so that a model which is a head alone leaves nothing to train."""
+    private_records: ClassVar[bool] = False
+    """Whether DP-SGD, where it is asked for, trains all that is uploaded in a round. Not inherited: a recipe made from
+    another one says it again, since what it uploads beside that has no noise."""
     protection: Callable[[int], Protection] | None = None
     """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 
     def __init__(self, settings: TrainingSettings, sample_shape: tuple[int, ...], classes: int) -> None:
         if reason := self.unsuitable(settings.model):
             raise InputError(f"the recipe '{self.name}' {reason}: take another recipe, or another model")
+        if settings.clips_records and not vars(type(self)).get("private_records", False):
+            raise InputError(
+                f"the recipe '{self.name}' cannot be trained with privacy_mechanism=dp-sgd, only fedavg and ditto can: "
+                "leave out the methods that need it"
+            )
         self.settings, self.sample_shape, self.classes = settings, sample_shape, classes
 
     @classmethod

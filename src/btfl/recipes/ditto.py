@@ -28,6 +28,7 @@ class Ditto(FedAvg):
     """FedAvg's model and personal head, and a personal model near the global one."""
 
     name: ClassVar[str] = "ditto"
+    private_records: ClassVar[bool] = True  # the personal model stays with the client
 
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
         """Do FedAvg's work, then train the personal model towards its own data and the model that was received."""

@@ -16,7 +16,9 @@ from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
 from btfl.models import Network, load_arrays, to_arrays
 from btfl.recipes.base import Description, Update
+from btfl.recipes.dp_sgd import check_model, train_records
 from btfl.recipes.network import NetworkRecipe
+from btfl.recipes.noise_plan import make_plan
 from btfl.recipes.personal import private_head, to_private
 from btfl.recipes.training import Loss, first_network, plain_loss, train_head, train_network, workbench
 
@@ -28,9 +30,12 @@ class FedAvg(NetworkRecipe):
 
     name: ClassVar[str] = "fedavg"
     calibrates: ClassVar[bool] = True
+    private_records: ClassVar[bool] = True
 
     def initial(self) -> Weights:
         """Return the model's initial weights, a function of the seed."""
+        if self.settings.clips_records:
+            check_model(self)
         return to_arrays(first_network(self))
 
     def loss(self, data: ClientData) -> Loss:
@@ -41,6 +46,12 @@ class FedAvg(NetworkRecipe):
         """Bring the personal head up to date, then train the model locally."""
         settings, network = self.settings, self.received(shared)
         private = self.personalise(round_, network, private, data)
+        if settings.clips_records:
+            check_model(self)
+            noise = make_plan(settings, self.rounds).training
+            assert noise is not None, "there is a round"
+            train_records(network, data.train, settings, self.loss(data), noise, round_, data.client)
+            return Update(to_arrays(network), 1, private)  # nobody is told how many records there are
         metrics = train_network(
             network, data.train, settings.local_epochs, settings, self.loss(data), "local", round_, data.client
         )

@@ -14,6 +14,7 @@ from btfl.randomness import generator
 
 Privacy = Literal["none", "summary", "full"]
 Unit = Literal["client", "record"]
+Mechanism = Literal["dp-fedavg", "dp-sgd"]
 Noise = Literal["secret", "seeded"]
 
 
@@ -40,20 +41,58 @@ class PrivacySettings(Settings):
         "secret",
         "Noise from the system's entropy, or from the seed: that repeats, and protects from nobody who knows it.",
     )
+    privacy_mechanism: Mechanism = knob(
+        "dp-fedavg",
+        "Full privacy: noise on the sum of clipped updates, or (dp-sgd, for records) in each client's own steps.",
+    )
+    client_samples: int | None = knob(
+        None, "DP-SGD: how many records a client has, about; a number that everyone may know.", least=1
+    )
+    record_clip: float = knob(0.1, "DP-SGD: longest gradient of a record, in the Euclidean norm.", above=0)
 
     def check(self) -> None:
         """Refuse settings that do not go together."""
         defence = getattr(self, "defence", "none")
-        if self.privacy == "full" and defence != "none":
+        self._check_mechanism()
+        if self.clips_updates and defence != "none":
             raise InputError(
                 f"{self.title}: defence={defence} and privacy=full do not go together: who is left out depends on the "
                 "data, which the guarantee does not cover. Clipping bounds what a liar can do; leave the defence out"
+            )
+
+    def _check_mechanism(self) -> None:
+        if self.privacy_mechanism != "dp-sgd":
+            return
+        if self.privacy != "full" or self.privacy_unit != "record":
+            raise InputError(
+                f"{self.title}: privacy_mechanism=dp-sgd protects single records in training and summary: it goes with "
+                f"privacy=full and privacy_unit=record, not with {self.privacy} and {self.privacy_unit}"
+            )
+        if self.client_samples is None:
+            raise InputError(
+                f"{self.title}: privacy_mechanism=dp-sgd must know how many records a client has, about, to draw "
+                "batches by: set client_samples to a number that everyone may know, for example 100"
+            )
+        if self.clip_quantile is not None:
+            raise InputError(
+                f"{self.title}: clip_quantile and privacy_mechanism=dp-sgd do not go together: gradients of records "
+                "are clipped to record_clip. Leave the quantile out"
             )
 
     @property
     def is_private(self) -> bool:
         """Whether anything is released with differential privacy."""
         return self.privacy != "none"
+
+    @property
+    def clips_updates(self) -> bool:
+        """Whether the server clips whole updates and adds noise to their sum (DP-FedAvg)."""
+        return self.privacy == "full" and self.privacy_mechanism == "dp-fedavg"
+
+    @property
+    def clips_records(self) -> bool:
+        """Whether each client clips its records' gradients and adds noise to every step (DP-SGD)."""
+        return self.privacy == "full" and self.privacy_mechanism == "dp-sgd"
 
     def promise(self) -> dict[str, Any]:
         """Return what is promised, as plain JSON, for run records and bundles; empty if nothing is."""
@@ -65,6 +104,7 @@ class PrivacySettings(Settings):
             "epsilon": self.epsilon,
             "delta": self.delta,
             "noise": self.privacy_noise,
+            **({"mechanism": self.privacy_mechanism} if self.clips_records else {}),
         }
 
     def sentence(self) -> str:
@@ -73,9 +113,10 @@ class PrivacySettings(Settings):
         if not told:
             return ""
         seeded = " The noise is a function of the seed: a simulation." if self.privacy_noise == "seeded" else ""
+        local = " Each client's own steps have the noise of training (DP-SGD)." if self.clips_records else ""
         return (
             f"Differential privacy of {told['of']} for every {told['unit']}: epsilon = {self.epsilon:g}, "
-            f"delta = {self.delta:g}.{seeded}"
+            f"delta = {self.delta:g}.{local}{seeded}"
         )
 
 

@@ -83,6 +83,11 @@ class TrainingSettings(PrivacySettings):
                 "training: clip_quantile and secure do not go together: the clip adapts to the lengths of single "
                 "updates. Choose update_clip, and leave the quantile out"
             )
+        if self.clips_records and (self.precision != "fp32" or self.compile):
+            raise InputError(
+                "training: privacy_mechanism=dp-sgd computes the gradient of each record, which is done in fp32 and "
+                "without torch.compile: leave precision at fp32 and compile at false"
+            )
 
     @classmethod
     def for_model(cls, model: str, **changes: Any) -> TrainingSettings:

@@ -106,6 +106,11 @@ class RunFolder:
                 raise StorageError(
                     f"{self.folder} has been trained for {before} rounds already: ask for more than that, not {asked}"
                 )
+            if spec["settings"].get("privacy", "none") != "none":
+                raise StorageError(
+                    f"{self.folder} was trained with noise for {before} rounds and one end, so that more would break "
+                    "its promise of privacy: train in another folder, with all rounds planned"
+                )
             with self.lock():
                 write_json(self.files.record, sealed({"kind": KIND, "version": VERSION, "spec": dict(spec)}))
 

@@ -15,7 +15,7 @@ from btfl.runs.trained import TrainedFederation
 PRIVACY = frozenset(
     (
         "privacy", "epsilon", "delta", "privacy_unit", "update_clip", "clip_quantile", "feature_radius", "client_bound",
-        "summary_share", "privacy_noise",
+        "summary_share", "privacy_noise", "privacy_mechanism", "client_samples", "record_clip",
     )
 )  # fmt: skip
 """Settings of differential privacy (``btfl.recipes.privacy``)."""
