@@ -1,4 +1,4 @@
-"""With weights from elsewhere, the end of training is made once; the second run takes the same bytes from what is kept."""
+"""With weights from elsewhere, the end of training is made once; a second run takes the same bytes from the kept."""
 
 from __future__ import annotations
 
