@@ -139,7 +139,10 @@ def draw(
         ):
             end.plot(places[: len(values)], values, color=colour, linestyle=line)
         stages = list(dict.fromkeys(stage for stage, _, _ in at_end))
-        end.set(xlabel="the end, stage by stage", title=f"all {clients:,} clients get their bundles")
+        whole = any(stage == "conclude" and count == clients for stage, count, _ in at_end)
+        last = f"{at_end[-1][0]}, {at_end[-1][1]:,} of {clients:,} clients" if at_end else "left out"
+        title = f"all {clients:,} clients get their bundles" if whole else f"stopped at: {last}"
+        end.set(xlabel="the end, stage by stage", title=title)
         end.set_xticks(np.arange(len(stages)) + 0.5, stages)
         axes.plot(rounds, [row.own for row in rows], color=EXD_COLOUR, label="server, resident")
         if workers > 1:
