@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: one thread, as on
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,11 @@ BATCHES = (1, 32, 1_024)
 CLASSES = (10, 30, 100, 300, 1_000, 3_000)
 DIMENSIONS = (32, 64, 128, 256, 512, 1_024)
 GROWING_BATCHES = (1, 4, 16, 64, 256, 1_024)
+LABELS = {
+    "classes": "classes (d = 512, batch 256)",
+    "dimensions": "d (100 classes, batch 256)",
+    "batch": "batch (d = 512, 100 classes)",
+}
 
 
 def make_client(dimensions: int, classes: int) -> tuple[ClientBundle, Floats]:
@@ -129,27 +135,45 @@ def slope(xs: list[int], ys: list[float]) -> float:
 
 
 def draw(found: Mapping[str, Mapping[str, tuple[list[int], list[float]]]], path: Path) -> None:
-    """Draw one log-log plot for each axis."""
-    import matplotlib.pyplot as plt
+    """Draw one log-log plot for each axis; beside the last point of each line is the slope there."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    figure, axes = plt.subplots(1, len(found), figsize=(11, 3.6), sharey=True, layout="constrained")
-    styles = {
-        "bare": ("0.45", "--"),
-        "bare, three": ("0.7", ":"),
-        "btfl": ("#b2182b", "-"),
-        "coherent": ("#c51b7d", "-"),
+    from btfl.report.style import INK, RC, style_of
+
+    looks: dict[str, dict[str, Any]] = {
+        "bare": {"color": INK, "linestyle": "--", "marker": "o", "label": "bare product, two heads"},
+        "bare, three": {"color": INK, "linestyle": ":", "marker": "s", "label": "bare product, three heads"},
+        "btfl": {**style_of("btfl").on_line, "label": "BTFL"},
+        "coherent": {**style_of("coherent").on_line, "label": "Coherent (ours)"},
     }
-    for axis, (name, curves) in zip(axes, found.items(), strict=True):
-        for case, (xs, ys) in curves.items():
-            colour, line = styles[case]
-            axis.loglog(xs, ys, line, color=colour, marker="o", markersize=3, label=case)
-        axis.set_xlabel(name)
-        axis.set_xticks([xs[0], *xs[1:]], [f"{x:,}" for x in xs], fontsize=8)
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("microseconds a sample")
-    axes[0].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=130)
+    with mpl.rc_context(dict(RC)):
+        figure = Figure(figsize=(10.4, 4.2))
+        axes = figure.subplots(1, len(found), sharey=True)
+        for panel, (name, curves) in zip(axes, found.items(), strict=True):
+            ends = _apart([np.log10(ys[-1]) for _, ys in curves.values()])
+            for (case, (xs, ys)), end in zip(curves.items(), ends, strict=True):
+                panel.loglog(xs, ys, linewidth=1.3, markersize=4.5, **looks[case])
+                panel.annotate(
+                    f"{slope(xs, ys):.2f}".replace("-", "\N{MINUS SIGN}"), (xs[-1], 10**end), (5, 0), fontsize=7.5,
+                    textcoords="offset points", va="center", annotation_clip=False, color=looks[case]["color"],
+                )  # fmt: skip
+            panel.set_xlabel(LABELS[name])
+            panel.set_xticks(xs, [f"{x:,}" for x in xs])
+            panel.minorticks_off()
+        axes[0].set_yticks([0.3, 1, 3, 10, 30, 100, 300], ["0.3", "1", "3", "10", "30", "100", "300"])
+        axes[0].set_ylabel("microseconds a sample")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        figure.savefig(path)
+
+
+def _apart(places: list[float], least: float = 0.11) -> list[float]:
+    """Move labels on a logarithmic axis up until none covers another; the order stays."""
+    found = list(places)
+    for lower, upper in pairwise(sorted(range(len(places)), key=places.__getitem__)):
+        found[upper] = max(found[upper], found[lower] + least)
+    return found
 
 
 def main() -> None:

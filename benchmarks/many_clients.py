@@ -6,8 +6,8 @@ run folder. After every round the resident memory of this process and of its wor
 such as the images after a fork, counts in each of them; what each has alone is given too.
 
 Then comes the end, in which all 10,000 describe their data and get their bundles, which go to disk one by one: memory
-is taken at every hundredth of each stage, and drawn beside the rounds. ``--no-end`` leaves it out. Linux only: memory
-is read from /proc.
+is taken at every hundredth of each stage, and drawn beside the rounds. ``--no-end`` leaves it out; ``--end-minutes``
+stops it after so many minutes, and what is printed says how far it came. Linux only: memory is read from /proc.
 """
 
 from __future__ import annotations
@@ -82,18 +82,23 @@ class Watch:
     """Takes the memory after each round, and the time of each stage."""
 
     end: bool
+    minutes: float
+    """After so many of the end, it is stopped."""
     rows: list[Memory] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     at_end: list[tuple[str, int, Memory]] = field(default_factory=list)
     """Stage, clients that are through, and the memory then."""
     stages: dict[str, float] = field(default_factory=dict)
     """Stage -> when its last client was through."""
+    through: dict[str, int] = field(default_factory=dict)
+    """Stage of the end -> how many clients are through."""
 
     def report(self, event: Event) -> None:
         self.stages[event.stage] = time.monotonic()
         if event.stage != "train":
-            if not self.end:
+            if not self.end or self.stages[event.stage] - self.stages["train"] > 60 * self.minutes:
                 raise Enough
+            self.through[event.stage] = event.clients_done
             if event.clients_done % max(event.clients // 100, 1) == 0:
                 self.at_end.append((event.stage, event.clients_done, memory()))
             if event.clients_done % max(event.clients // 10, 1) == 0:
@@ -134,7 +139,10 @@ def draw(
         ):
             end.plot(places[: len(values)], values, color=colour, linestyle=line)
         stages = list(dict.fromkeys(stage for stage, _, _ in at_end))
-        end.set(xlabel="the end, stage by stage", title=f"all {clients:,} clients get their bundles")
+        whole = any(stage == "conclude" and count == clients for stage, count, _ in at_end)
+        last = f"{at_end[-1][0]}, {at_end[-1][1]:,} of {clients:,} clients" if at_end else "left out"
+        title = f"all {clients:,} clients get their bundles" if whole else f"stopped at: {last}"
+        end.set(xlabel="the end, stage by stage", title=title)
         end.set_xticks(np.arange(len(stages)) + 0.5, stages)
         axes.plot(rounds, [row.own for row in rows], color=EXD_COLOUR, label="server, resident")
         if workers > 1:
@@ -157,6 +165,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--model", choices=list(SHAPES), default="cnn", help="mlp gets images of 8x8, the others 32x32")
     parser.add_argument("--no-end", action="store_true", help="stop after the last round")
+    parser.add_argument("--end-minutes", type=float, default=float("inf"), help="stop the end after so many")
     parser.add_argument("--folder", type=Path, help="of the run; a temporary one if not given. It must be new")
     parser.add_argument("--out", type=Path, default=PICTURE)
     arguments = parser.parse_args()
@@ -169,7 +178,7 @@ def main() -> None:
     )
     recipe = make_recipe("fedavg", settings, data.source.sample_shape, CLASSES)
     print(f"{arguments.clients:,} clients made in {time.monotonic() - begun:.1f} s: {memory()}", flush=True)
-    watch = Watch(end=not arguments.no_end)
+    watch = Watch(not arguments.no_end, arguments.end_minutes)
     with tempfile.TemporaryDirectory(prefix="btfl-many-") as temporary:
         folder = arguments.folder or Path(temporary) / "run"
         with suppress(Enough):
@@ -189,7 +198,10 @@ def main() -> None:
     print(
         f"\nprivate states on disk after the last round: {private:,}; s a round, median: {np.median(watch.seconds):.2f}"
     )
-    if watch.end:
+    if watch.end and watch.through.get("conclude", 0) < arguments.clients:
+        told = ", ".join(f"{stage} {count:,}" for stage, count in watch.through.items())
+        print(f"the end was stopped after {(ended - watch.stages['train']) / 60:.1f} minutes; clients through: {told}")
+    elif watch.end:
         trained, described, concluded = (watch.stages[stage] for stage in ("train", "describe", "conclude"))
         print(
             f"the end: describe {described - trained:.1f} s, conclude {concluded - described:.1f} s, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
 from btfl.errors import TooFewClientsError
 from btfl.experiments.experiment import make_experiment
 from btfl.flower.client_app import make_client_app
+from btfl.flower.inbox import ask
 from btfl.flower.messages import to_record
-from btfl.flower.session import GridEngine
+from btfl.flower.session import GridEngine, GridSession
 from btfl.flower.task import FlowerTask
 from btfl.runs.trained import TrainedFederation
 from in_process_grid import Answer, InProcessGrid
@@ -116,6 +118,43 @@ def test_a_client_that_is_not_there_is_left_out_and_one_that_returns_takes_part(
     assert warnings(events) == ["client 2 is left out: it is not connected"]
     assert "going on without 1 of 4 clients" in caplog.text
     assert None not in federation.outcomes
+
+
+def test_a_node_that_had_no_time_to_say_who_it_is_is_asked_again(tmp_path: Path) -> None:
+    grid = InProcessGrid(make_client_app(task(tmp_path)), range(4))
+
+    def too_late(question: Message, answer: Message) -> Message:
+        del grid.script["query.introduce", "", 2]
+        return Message(Error(3, "Message Unavailable"), reply_to=question)
+
+    grid.script["query.introduce", "", 2] = too_late
+    session = GridSession(GridEngine(grid, FAULTS), "run")
+    assert session.locate(set(range(4))) == {0: 100, 1: 101, 3: 103}
+    assert session.locate(set(range(4))) == {client: 100 + client for client in range(4)}
+
+
+def test_no_more_questions_are_under_way_than_asked_for(tmp_path: Path) -> None:
+    class Counting(InProcessGrid):
+        under_way, most = 0, 0
+
+        def push_messages(self, messages: Iterable[Message]) -> list[str]:
+            tickets = super().push_messages(messages)
+            self.under_way += len(tickets)
+            self.most = max(self.most, self.under_way)
+            return tickets
+
+        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+            replies = super().pull_messages(list(message_ids)[:1])  # they come one by one
+            self.under_way -= len(replies)
+            return replies
+
+    grid = Counting(make_client_app(task(tmp_path)), range(12))
+    questions = {100 + client: RecordDict() for client in range(12)}
+    for ahead, most in ((3, 3), (None, 12)):
+        grid.most = 0
+        answers = dict(ask(grid, "query.introduce", questions, 2.0, lambda: None, ahead))
+        assert [node for node, reply in answers.items() if reply is not None] == list(questions)
+        assert grid.most == most
 
 
 def test_a_second_node_cannot_take_the_place_of_a_client_that_is_there(

@@ -13,6 +13,7 @@ import pandas as pd
 from btfl.backbones.embed import Embedder, Places, Rows
 from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
 from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
+from btfl.benchmark.kept_end import KeptEnd, can_be_kept
 from btfl.benchmark.record import constants, describe_run
 from btfl.benchmark.unseen import Unseen, enrollable, evaluate_unseen
 from btfl.data.federated import FederatedData
@@ -273,8 +274,13 @@ def train_recipe(
         raise InputError(
             f"the rounds of '{name}' are those of '{recipe.rounds_of}': train that recipe, and then bench the method"
         )
+    end = None
     if start is not None:
         prepare_training(start, spec, place, recipe.rounds_of)
+        if not is_finished(place) and can_be_kept(recipe, engine):
+            end = KeptEnd(place, spec, Kept.usual())
+            if end.restore():
+                end = None
     elif recipe.rounds_of is not None and not is_finished(place):
         train_recipe(
             recipe.rounds_of, experiment, data, engine, folder, watch=watch, faults=faults, tensorboard=tensorboard,
@@ -299,9 +305,12 @@ def train_recipe(
             for each in also:
                 each(event)
 
-        return train_federation(
+        federation = train_federation(
             recipe, data, engine, folder=place, report=report, faults=faults, longer=longer, initial=initial
         )
+    if end is not None:
+        end.keep()
+    return federation
 
 
 def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederation]) -> list[str]:

@@ -36,7 +36,8 @@ def bench(
     An experiment comes with btfl or is read from a TOML file; options change single settings of it. A run that was
     interrupted continues where it stopped; other methods of the same experiment are added to its results. With `--from`
     nothing is trained: the experiment and the weights are those of an entry of the zoo (`btfl zoo list`) or of another
-    run, and a file or options choose methods and streams.
+    run, and a file or options choose methods and streams. What takes long then is kept for the next time
+    (`btfl data clean`).
 
     A number may be several, with commas between them: each combination is a run in a folder of its own, seeds are
     averaged, and all are on one page. `--method all` is every method without gradient steps at test time, which are

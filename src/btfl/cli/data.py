@@ -175,7 +175,9 @@ def check(
 
 @app.command()
 def clean() -> None:
-    """Remove what was kept to save time: rendered streams and their features. They are made again when they are needed.
+    """Remove what was kept to save time: streams, their features, ends of training, figures.
+
+    All of it is made again when it is needed.
 
     Datasets stay. `$BTFL_KEPT` is the folder, `$BTFL_KEPT_LIMIT` how many megabytes are kept at most; 0 keeps nothing.
 

@@ -27,7 +27,7 @@ def report(
     """Make a page with tables and figures from one or several runs.
 
     Runs that differ in the seed alone are averaged; other models or heterogeneities are shown side by side; streams of
-    another kind are refused without `--apart`.
+    another kind are refused without `--apart`. Figures of the same runs are drawn once and kept (`btfl data clean`).
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""Arrays that take long to make, kept on disk by what they were made from: rendered streams, and features of them.
+"""Arrays that take long to make, kept on disk by what they were made from: rendered streams, their features, figures.
 
 Each entry is one file: a sha256, and the arrays as safetensors. It is written in one step, checked when it is read, and
 made again if it is damaged. What was used longest ago is removed when all entries together exceed a limit.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -122,9 +122,19 @@ class Kept:
 @cache
 def _code() -> str:
     """Return a digest of the code that renders streams and builds networks: what other code made is not found."""
-    made_with = " ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "pillow"))
+    return _digest(("numpy", "scipy", "pillow"), ("pixels", "models", "data"))
+
+
+@cache
+def source_digest(*libraries: str) -> str:
+    """Return a digest of all source of btfl and of the versions of libraries: for what any of it may have a part in."""
+    return _digest(libraries, (".",))
+
+
+def _digest(libraries: Sequence[str], folders: Sequence[str]) -> str:
+    made_with = " ".join(f"{name} {version(name)}" for name in libraries)
     package, digest = Path(__file__).parents[1], hashlib.sha256(made_with.encode())
-    for part in ("pixels", "models", "data"):
-        for path in sorted((package / part).rglob("*.py")):
+    for folder in folders:
+        for path in sorted((package / folder).rglob("*.py")):
             digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
     return digest.hexdigest()

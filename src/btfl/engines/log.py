@@ -4,6 +4,7 @@ A line is one JSON object: what happened (``event``), when (``time``, UTC) and i
 
 - ``start``, ``resume``: recipe, round (completed before), rounds, clients (of the federation)
 - ``taken``: recipe and rounds, where a recipe begins with what another one has trained
+- ``kept``: recipe, where the end was made before from the same weights (`btfl bench --from`) and was kept
 - ``round``: round, rounds, clients (whose updates were used), seconds, bytes_up and bytes_down (of arrays, all clients
   together), and what the recipe measures (loss, accuracy)
 - ``warning``: stage, round, client (null if it is about none), message

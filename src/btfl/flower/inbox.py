@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -50,19 +52,35 @@ class Inbox:
 
 
 def ask(
-    grid: Grid, message_type: str, contents: Mapping[int, RecordDict], limit: float, check: Callable[[], None]
+    grid: Grid,
+    message_type: str,
+    contents: Mapping[int, RecordDict],
+    limit: float,
+    check: Callable[[], None],
+    ahead: int | None = None,
 ) -> Iterator[tuple[int, Message | None]]:
     """Send each node its message; give the answers in the nodes' order, None for one that has not come in time.
 
-    ``check`` is called while waiting, and may raise an error if there is no point in it.
+    ``check`` is called while waiting, and may raise an error if there is no point in it. ``ahead``: so many messages
+    are under way at most, and the time limit of each begins when it is sent; None: all at once.
     """
-    inbox = Inbox(grid)
-    tickets = {node: inbox.push(Message(content, node, message_type, ttl=limit)) for node, content in contents.items()}
-    deadline = time.monotonic() + limit
-    for node, ticket in tickets.items():
+    inbox, upcoming = Inbox(grid), iter(contents.items())
+    sent: deque[tuple[int, str, float]] = deque()
+    while True:
+        more = [
+            (node, inbox.push(Message(content, node, message_type, ttl=limit)))
+            for node, content in islice(upcoming, None if ahead is None else ahead - len(sent))
+        ]
+        latest = time.monotonic() + limit  # after the last of them was sent
+        sent.extend((node, ticket, latest) for node, ticket in more)
+        if not sent:
+            return
+        node, ticket, deadline = sent.popleft()
         while (reply := inbox.take(ticket)) is None and ticket and time.monotonic() < deadline:
             check()
             inbox.wait()
+        if reply is None:
+            inbox.forget(ticket)
         yield node, reply
 
 

@@ -154,17 +154,17 @@ class GridSession:
     def _introduce(self, nodes: Sequence[int]) -> None:
         limit = min(self._limit, _INTRODUCTION)
         self._asked.update(nodes)
-        for node, reply in ask(self._grid, INTRODUCE, dict.fromkeys(nodes, RecordDict()), limit, self._check):
+        questions = dict.fromkeys(nodes, RecordDict())
+        for node, reply in ask(self._grid, INTRODUCE, questions, limit, self._check, _AHEAD):
             if reply is None:
                 log.warning("node %d has not said within %g seconds which client it is", node, limit)
+            elif reply.has_error():  # perhaps it had no time: it is asked again, as one that has not answered
+                log.warning("node %d cannot say which client it is: %s", node, reason(reply))
             else:
                 self._asked[node] = _TRIES
                 self._welcome(node, reply)
 
     def _welcome(self, node: int, reply: Message) -> None:
-        if reply.has_error():
-            log.warning("node %d cannot say which client it is: %s", node, reason(reply))
-            return
         facts = reply.content.config_records.get("facts") if reply.has_content() else None
         client = None if facts is None else facts.get("client")
         if isinstance(client, int) and not isinstance(client, bool) and 0 <= client < _NUMBERS:

@@ -6,20 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from btfl.data.manifest import SWITCHING
-from btfl.report import formats, overview, tables
+from btfl.report import figures, formats, overview, tables
 from btfl.report.cost import cost_tables
 from btfl.report.drawing import Drawing
-from btfl.report.figures import accuracy, judgement, weights
 from btfl.report.groups import Group, group_runs, load_runs
+from btfl.report.made_of import made_of
 from btfl.report.page import render
 from btfl.report.table import Table
 from btfl.report.unseen import unseen_table
 from btfl.report.verdict import verdict
 from btfl.storage import check_inside, write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PAGE = "report.html"
 
@@ -135,7 +137,7 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
     yield make(
         "accuracy", "Accuracy by method and stream",
         f"Mean over clients and {seeds}; whiskers: standard deviation over seeds, where there are several.",
-        lambda: accuracy.by_stream(group),
+        lambda: figures.accuracy.by_stream(group),
     )  # fmt: skip
     yield from cost_tables(group)
     yield from tables.interval_tables(group)
@@ -145,7 +147,7 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
         "clients", "IND against EXD accuracy of each client",
         "Small: clients. Large: a method's mean. The dashed line joins the methods that no other beats in both; "
         "the oracle is not counted.",
-        lambda: judgement.trade_off(group),
+        lambda: figures.judgement.trade_off(group),
     )  # fmt: skip
     if group.telling("e"):
         yield from _items_about_e(group, make)
@@ -155,7 +157,7 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
         "calibration", "Reliability of every method",
         f"Accuracy in bins of confidence, over all {len(group.streams)} streams; larger dots hold more samples. On the "
         "dashed line a method is calibrated; below it, it is overconfident.",
-        lambda: judgement.reliability(group),
+        lambda: figures.judgement.reliability(group),
     )  # fmt: skip
     yield tables.calibration_table(group)
 
@@ -166,7 +168,7 @@ def _items_about_e(group: Group, make: Callable[..., Drawing]) -> Iterator[Table
         "weights", "Distribution of e on each stream",
         "e is the weight of the global head: near 0 on IND and near 1 on EXD would be right. The last column is "
         f"the mean of {alone}, to compare with E.",
-        lambda: weights.distribution(group),
+        lambda: figures.weights.distribution(group),
     )  # fmt: skip
     ours = next((name for name in tables.OURS if name in group.titles), None)
     for method in dict.fromkeys([group.reference, ours]):
@@ -175,13 +177,13 @@ def _items_about_e(group: Group, make: Callable[..., Drawing]) -> Iterator[Table
     yield make(
         "detector", "e as a detector of external samples (ROC)",
         "Mean over clients of the ROC curve; the dashed diagonal is guessing. The areas are in the table.",
-        lambda: judgement.detector(group),
+        lambda: figures.judgement.detector(group),
     )  # fmt: skip
     yield tables.detection_table(group)
 
 
 def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> Drawing:
-    run, client = group.first, weights.shown_client(group, method)
+    run, client = group.first, tables.shown_client(group, method)
     switches = (run.rows["stream"] == SWITCHING).any()
     second = " Right: half of A, all of C, the rest of A; it is no part of any average." if switches else ""
     shown = "e, memory and events" if method in group.telling("a") else "e"
@@ -189,7 +191,7 @@ def _stream_drawing(group: Group, method: str, make: Callable[..., Drawing]) -> 
     return make(
         name, f"{group.titles[method]} along a stream: {shown}",
         f"Client {client} of {run.name}, seed {run.seed} (the client with the median number of samples).{second}",
-        lambda: weights.along_streams(group, method),
+        lambda: figures.weights.along_streams(group, method),
     )  # fmt: skip
 
 
@@ -198,7 +200,8 @@ def _across_groups(groups: list[Group]) -> Iterator[Part]:
         label = overview.shared(members)
         drawing = Drawing(
             name, f"Accuracy on the synthetical stream against heterogeneity: {label}",
-            "The smaller α, the more the clients' label mixes differ.", partial(accuracy.by_heterogeneity, members),
+            "The smaller α, the more the clients' label mixes differ.", partial(_by_heterogeneity, members),
+            made_of(members),
         )  # fmt: skip
         yield Part(name, f"Heterogeneity: {label}", (overview.heterogeneity_table(name, label, members), drawing))
     for setting, several in overview.by_number(groups).items():
@@ -210,9 +213,17 @@ def _across_groups(groups: list[Group]) -> Iterator[Part]:
         label = overview.shared(members)
         drawing = Drawing(
             name, f"Average accuracy for each model: {label}",
-            "Mean over clients and seeds of the streams' average.", partial(accuracy.by_model, members),
+            "Mean over clients and seeds of the streams' average.", partial(_by_model, members), made_of(members),
         )  # fmt: skip
         yield Part(name, f"Models: {label}", (overview.models_table(name, label, members), drawing))
+
+
+def _by_heterogeneity(members: list[Group]) -> Figure:
+    return figures.accuracy.by_heterogeneity(members)
+
+
+def _by_model(members: list[Group]) -> Figure:
+    return figures.accuracy.by_model(members)
 
 
 def _numbered(name: str, series: list[list[Group]]) -> list[tuple[list[Group], str]]:
@@ -224,10 +235,11 @@ def _agreement(groups: list[Group]) -> Iterator[Part]:
     if agreement is not None:
         drawing = Drawing(
             "lambda", "FedTHE's λₛ by stream and dataset",
-            "λₛ weighs entropy minimisation against feature alignment in FedTHE.", partial(weights.agreement, groups),
+            "λₛ weighs entropy minimisation against feature alignment in FedTHE.",
+            lambda: figures.weights.agreement(groups), made_of(groups),
         )  # fmt: skip
         yield Part("lambda", "FedTHE's λₛ", (agreement, drawing))
 
 
 def _named(group: Group, name: str, title: str, caption: str, make: Callable[[], Figure]) -> Drawing:
-    return Drawing(group.file(name), title, caption, make)
+    return Drawing(group.file(name), title, caption, make, made_of([group]))

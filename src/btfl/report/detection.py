@@ -46,9 +46,12 @@ def area(scores: Floats, external: NDArray[np.bool_]) -> float:
     return float(np.trapezoid(true, false))
 
 
-def per_client(samples: pd.DataFrame, method: str, pair: str) -> list[tuple[Floats, NDArray[np.bool_]]]:
-    """Return e and the truth for each client and seed that has both kinds of sample: a detector runs on one device."""
-    chosen = samples[(samples["method"] == method) & samples["stream"].isin(PAIRS[pair])]
+def per_client(samples: pd.DataFrame, pair: str) -> list[tuple[Floats, NDArray[np.bool_]]]:
+    """Return e and the truth for each client and seed that has both kinds of sample: a detector runs on one device.
+
+    ``samples`` are those of one method (``Group.samples_of``).
+    """
+    chosen = samples.loc[samples["stream"].isin(PAIRS[pair]), ["seed", "client", "e", "external"]]
     parts = []
     for _, of_client in chosen.groupby(["seed", "client"]):
         external = of_client["external"].to_numpy(dtype=bool)
@@ -57,13 +60,13 @@ def per_client(samples: pd.DataFrame, method: str, pair: str) -> list[tuple[Floa
     return parts
 
 
-def mean_area(samples: pd.DataFrame, method: str, pair: str) -> float:
-    """Return the mean over clients and seeds of the area under the curve."""
-    areas = [area(scores, external) for scores, external in per_client(samples, method, pair)]
+def mean_area(samples: pd.DataFrame, pair: str) -> float:
+    """Return the mean over clients and seeds of the area under the curve of one method."""
+    areas = [area(scores, external) for scores, external in per_client(samples, pair)]
     return float(np.mean(areas)) if areas else float("nan")
 
 
-def mean_roc(samples: pd.DataFrame, method: str, pair: str) -> Floats:
-    """Return the mean over clients and seeds of the true positive rate at the false positive rates of ``GRID``."""
-    curves = [np.interp(GRID, *roc(scores, external)) for scores, external in per_client(samples, method, pair)]
+def mean_roc(samples: pd.DataFrame, pair: str) -> Floats:
+    """Return one method's mean over clients and seeds of the true positive rate at the rates of ``GRID``."""
+    curves = [np.interp(GRID, *roc(scores, external)) for scores, external in per_client(samples, pair)]
     return np.asarray(np.mean(curves, axis=0), dtype=np.float64)

@@ -1,4 +1,7 @@
-"""A figure: the same drawing as PNG, as SVG, and as SVG for the inside of a page; drawn when it is first asked for."""
+"""A figure: the same drawing as PNG, as SVG, and as SVG for the inside of a page; drawn when it is first asked for.
+
+What was drawn from the same data before is kept (``btfl.data.kept``) and not drawn again.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+import numpy as np
 
+from btfl.data.kept import Kept
 from btfl.errors import InputError
 from btfl.report.style import INK, RC
 from btfl.storage import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,12 +35,14 @@ class Drawing:
     name : for file names and links
     title, caption : above and below it, on the page
     make : makes the figure; called with our style in force
+    made_of : a digest of all that it is made of, under which it is kept; None: it is drawn every time
     """
 
     name: str
     title: str
     caption: str
     make: Callable[[], Figure]
+    made_of: str | None = None
 
     def __repr__(self) -> str:
         return f"Drawing({self.name}: {self.title})"
@@ -65,7 +73,22 @@ class Drawing:
 
     @cached_property
     def _files(self) -> tuple[bytes, bytes]:
+        """Both formats, as they were kept or as they are drawn now."""
+        if self.made_of is None:
+            return self._drawn()
+        kept, key = Kept.usual(), ("figure", self.name, self.made_of)
+        found = kept.find(*key)
+        if found is not None:
+            return found["png"].tobytes(), found["svg"].tobytes()
+        png, svg = self._drawn()
+        kept.keep({"png": np.frombuffer(png, np.uint8), "svg": np.frombuffer(svg, np.uint8)}, *key)
+        return png, svg
+
+    def _drawn(self) -> tuple[bytes, bytes]:
         """Draw in both formats; the same data give the same bytes."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
         with _our_style():
             figure = self.make()
             png, svg = io.BytesIO(), io.BytesIO()

@@ -61,8 +61,8 @@ class Extra:
             return np.array([self.of_seed(part) for part in parts])
         if not group.has_samples:
             return np.full(1, math.nan)
-        samples = group.samples
-        own = samples[(samples["method"] == method) & samples["stream"].isin(group.streams)]
+        samples = group.samples_of(method)
+        own = samples[samples["stream"].isin(group.streams)]
         return np.array([self.of_seed(part) for _, part in own.groupby("seed")])
 
 

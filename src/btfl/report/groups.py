@@ -21,7 +21,7 @@ from btfl.report.accuracy import AVERAGE, by_client, by_seed, streams_in
 from btfl.report.extras import chosen
 from btfl.report.style import Style, style_of
 from btfl.runs.layout import RunFiles
-from btfl.runs.saved import SavedRun, load_run
+from btfl.runs.saved import REPORTED, SavedRun, load_run
 
 REFERENCE = "btfl"
 ORACLE = "oracle"
@@ -73,6 +73,11 @@ class Group:
     def samples(self) -> pd.DataFrame:
         """Every sample of every stream, the switching one included."""
         return pd.concat([run.samples for run in self.runs], ignore_index=True)
+
+    def samples_of(self, method: str) -> pd.DataFrame:
+        """Return the samples of one method, of every stream, with the columns that reports need (``REPORTED``)."""
+        parts = [run.samples_of(method) for run in self.runs]
+        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
     @property
     def has_samples(self) -> bool:
@@ -129,9 +134,13 @@ class Group:
 
     def telling(self, column: str) -> list[str]:
         """Name the methods that have this trace column, ``e`` for instance; the oracle, which has the truth, is not."""
-        if not self.has_samples or column not in self.samples:
+        if not self.has_samples:
             return []
-        found = self.samples.loc[self.samples[column].notna(), "method"].unique()
+        if column not in REPORTED:
+            every = self.samples
+            found = set(every.loc[every[column].notna(), "method"]) if column in every else set()
+        else:
+            found = {name for name in self.titles if self.samples_of(name)[column].notna().any()}
         return [name for name in self.titles if name in found and not is_oracle(name)]
 
 

@@ -98,8 +98,7 @@ def lambda_table(groups: Sequence[Group]) -> Table | None:
     rows, streams = [], streams_of(groups)
     for group in groups:
         for name in group.telling(LAMBDA):
-            of_method = group.samples[group.samples["method"] == name]
-            means = of_method.groupby("stream")[LAMBDA].mean()
+            means = group.samples_of(name).groupby("stream", observed=True)[LAMBDA].mean()
             classes = group.first.record["data"]["classes"]
             cells = [number_cell(float(means.get(stream, math.nan)), 3) for stream in streams]
             rows.append(Row((text_cell(f"{group.titles[name]}: {group.label}"), number_cell(classes, 0), *cells)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -66,6 +67,12 @@ def accuracy_table() -> pd.DataFrame:
     """Return the paper's accuracy in %, by dataset, model, heterogeneity, method and stream."""
     with (resources.files("btfl.report") / "printed" / "tables.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
+
+
+@cache
+def sha256() -> str:
+    """Return the sha256 of the table of accuracies."""
+    return hashlib.sha256((resources.files("btfl.report") / "printed" / "tables.csv").read_bytes()).hexdigest()
 
 
 @cache

@@ -193,7 +193,7 @@ def calibration_table(group: Group) -> Table:
     """Expected calibration error of every method by stream, and the log loss."""
     rows = []
     for name in group.titles:
-        samples = group.samples[group.samples["method"] == name]
+        samples = group.samples_of(name)
         streams = [samples[samples["stream"] == stream] for stream in group.streams]
         every = pd.concat(streams)
         cells = [number_cell(_error(part) * 100) for part in (*streams, every)]
@@ -217,7 +217,7 @@ def detection_table(group: Group) -> Table | None:
     """How well e separates external samples from internal ones; None if no method has an e."""
     pairs = detection.pairs_in(group.streams)
     rows = [
-        _row(group, name, [number_cell(detection.mean_area(group.samples, name, pair), 3) for pair in pairs])
+        _row(group, name, [number_cell(detection.mean_area(group.samples_of(name), pair), 3) for pair in pairs])
         for name in group.telling("e")
     ]
     if not rows:
@@ -290,6 +290,13 @@ def best_first(table: Table) -> Table:
         return row.apart, math.isnan(value), sign * value if value == value else 0.0
 
     return replace(table, rows=tuple(sorted(table.rows, key=place)))
+
+
+def shown_client(group: Group, method: str) -> int:
+    """Choose the client a stream is shown of: the one with the median number of samples, so that none is picked."""
+    samples = group.first.samples_of(method)
+    counts = samples[samples["stream"] == STREAMS[4]].groupby("client").size()
+    return int(counts.sort_values(kind="stable").index[len(counts) // 2])
 
 
 def stream_name(stream: str) -> str:

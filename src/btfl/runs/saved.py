@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pyarrow import parquet
 
 from btfl.errors import StorageError
 from btfl.runs.layout import RunFiles
@@ -24,6 +26,21 @@ LARGEST_TABLE = 4 << 30
 _BEFORE = {"coherent": ("coherent-1", "Coherent (ours)", "Coherent 1 (ours)")}
 """What btfl 0.1.0 called otherwise: name, then name and the beginning of the title now."""
 _OF_ROW = ("method", "title", "client", "stream", "samples", "accuracy")
+_WORDS = ("method", "stream")
+REPORTED = (
+    "seed", "client", "stream", "position", "external", "right", "confidence", "true_probability", "e", "event", "a",
+    "b", "lambda_s",
+)  # fmt: skip
+"""The columns of samples that reports are made of: to read these alone takes a fraction of the time."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Reported:
+    """What reports need of the samples: those of each method, a table without any, and the file's sha256."""
+
+    by_method: Mapping[str, pd.DataFrame]
+    none: pd.DataFrame
+    sha256: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +74,33 @@ class SavedRun:
         """Every sample, read when it is asked for; what no method says is NaN, in older files too."""
         samples = _named_as_now(self.record, _read_table(RunFiles(self.folder).samples))
         return samples.assign(**{name: np.nan for name in TRACED if name not in samples})
+
+    def samples_of(self, method: str) -> pd.DataFrame:
+        """Return the samples of one method, with the columns ``REPORTED``; no rows if it was not run."""
+        return self._reported.by_method.get(method, self._reported.none)
+
+    @cached_property
+    def rows_sha256(self) -> str:
+        """The sha256 of the rows, as they are in memory."""
+        return hashlib.sha256(self.rows.to_csv(index=False).encode()).hexdigest()
+
+    @property
+    def samples_sha256(self) -> str:
+        """The sha256 of ``samples.parquet`` as it was when ``samples_of`` read it."""
+        return self._reported.sha256
+
+    @cached_property
+    def _reported(self) -> _Reported:
+        path = RunFiles(self.folder).samples
+        content = _read(path)
+        needs = ("method", *(name for name in REPORTED if name not in TRACED))
+        table = _parsed(path, content, ("method", *REPORTED), needs=needs)
+        table = table.assign(**{name: np.nan for name in TRACED if name in REPORTED and name not in table})
+        parts = {
+            _renamed(self.record, name, "").get("name", str(name)): part[list(REPORTED)]
+            for name, part in table.groupby("method", sort=False, observed=True)
+        }
+        return _Reported(parts, table.iloc[:0][list(REPORTED)], hashlib.sha256(content).hexdigest())
 
     @cached_property
     def unseen(self) -> pd.DataFrame | None:
@@ -138,11 +182,26 @@ def _named_as_now(record: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFram
 
 
 def _read_table(path: Path, needs: Sequence[str] = ()) -> pd.DataFrame:
+    return _parsed(path, _read(path), needs=needs)
+
+
+def _read(path: Path) -> bytes:
     if not path.exists():
         raise StorageError(f"{path} does not exist: run `btfl bench` again to write it")
-    content = read_file(path, LARGEST_TABLE)
+    return read_file(path, LARGEST_TABLE)
+
+
+def _parsed(
+    path: Path, content: bytes, columns: Sequence[str] | None = None, *, needs: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return a table from the bytes of its file: all of it, or these columns where they are there, words as codes."""
     try:
-        table = pd.read_parquet(io.BytesIO(content))
+        if columns is None:
+            table = pd.read_parquet(io.BytesIO(content))
+        else:
+            file = parquet.ParquetFile(io.BytesIO(content), read_dictionary=list(_WORDS))
+            there = [name for name in columns if name in file.schema_arrow.names]
+            table = file.read(there).to_pandas()
     except Exception as error:  # a damaged file may lead pyarrow and pandas to any of theirs
         raise StorageError(f"{path} is damaged: {error}") from None
     if missing := [name for name in needs if name not in table]:

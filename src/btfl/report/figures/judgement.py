@@ -24,11 +24,11 @@ def reliability(group: Group) -> Figure:
     columns = math.ceil(len(methods) / lines)
     figure = Figure(figsize=(0.6 + 1.85 * columns, 0.6 + 2.25 * lines))
     axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-    every = group.samples[group.samples["stream"].isin(group.streams)]
     for panel in axes.flat[len(methods) :]:
         panel.set_visible(False)
     for panel, name in zip(axes.flat, methods, strict=False):
-        samples, style = every[every["method"] == name], group.style(name)
+        samples, style = group.samples_of(name), group.style(name)
+        samples = samples[samples["stream"].isin(group.streams)]
         found = calibration.reliability(samples["confidence"].to_numpy(), samples["right"].to_numpy(dtype=bool))
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         panel.vlines(found.confidence, found.confidence, found.accuracy, color=style.colour, linewidth=3, alpha=0.35)
@@ -104,7 +104,7 @@ def detector(group: Group) -> Figure:
         panel.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         for name in group.telling("e"):
             style = group.style(name)
-            curve = detection.mean_roc(group.samples, name, pair)
+            curve = detection.mean_roc(group.samples_of(name), pair)
             panel.plot(
                 np.append(0, detection.GRID),
                 np.append(0, curve),

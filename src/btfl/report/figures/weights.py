@@ -18,7 +18,7 @@ from btfl.data.streams import LETTERS, STREAMS
 from btfl.report.groups import Group
 from btfl.report.overview import LAMBDA, streams_of
 from btfl.report.style import EXD_COLOUR, IND_COLOUR, INK, style_of
-from btfl.report.tables import HEADINGS, stream_name
+from btfl.report.tables import HEADINGS, shown_client, stream_name
 
 BINS = np.linspace(0.0, 1.0, 21)
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
@@ -35,7 +35,7 @@ def distribution(group: Group) -> Figure:
     figure = Figure(figsize=(9.8, 0.9 + 1.25 * len(methods)))
     axes = figure.subplots(len(methods), len(parts), sharex=True, sharey="row", squeeze=False)
     for line, name in zip(axes, methods, strict=True):
-        samples = group.samples[group.samples["method"] == name]
+        samples = group.samples_of(name)
         shares = {stream: _shares(samples.loc[samples["stream"] == stream, "e"]) for stream in group.streams}
         shares[last] = np.mean([shares[stream] for stream in alone], axis=0)
         for panel, part in zip(line, parts, strict=True):
@@ -58,8 +58,8 @@ def agreement(groups: Sequence[Group]) -> Figure:
     streams = streams_of(groups)
     for group in groups:
         for name in group.telling(LAMBDA)[:1]:
-            of_method = group.samples[group.samples["method"] == name]
-            bars.append((group.label, of_method.groupby("stream")[LAMBDA].mean().reindex(streams)))
+            of_method = group.samples_of(name)
+            bars.append((group.label, of_method.groupby("stream", observed=True)[LAMBDA].mean().reindex(streams)))
     figure = Figure(figsize=(7.6, 3.4 + 0.2 * len(bars)))
     panel = figure.subplots()
     width = 0.8 / len(bars)
@@ -80,18 +80,11 @@ def agreement(groups: Sequence[Group]) -> Figure:
     return figure
 
 
-def shown_client(group: Group, method: str) -> int:
-    """Choose the client a stream is shown of: the one with the median number of samples, so that none is picked."""
-    samples = group.first.samples
-    counts = samples[(samples["method"] == method) & (samples["stream"] == STREAMS[4])].groupby("client").size()
-    return int(counts.sort_values(kind="stable").index[len(counts) // 2])
-
-
 def along_streams(group: Group, method: str) -> Figure:
     """e, the memory and the events, sample after sample: on the mixed stream, and on one that switches and back."""
     client = shown_client(group, method)
-    samples = group.first.samples
-    own = samples[(samples["method"] == method) & (samples["client"] == client)].sort_values("position")
+    samples = group.first.samples_of(method)
+    own = samples[samples["client"] == client].sort_values("position")
     streams = [name for name in (STREAMS[4], SWITCHING) if (own["stream"] == name).any()]
     titles = ["IND, then EXD, then IND again" if name == SWITCHING else stream_name(name) for name in streams]
     return draw_streams([own[own["stream"] == name] for name in streams], titles)
