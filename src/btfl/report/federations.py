@@ -15,6 +15,7 @@ from btfl.report.accuracy import AVERAGE, LEVEL, Interval, compare_in
 from btfl.report.groups import Group, group_runs, is_oracle, load_runs, runs_in
 from btfl.report.table import MISSING, Cell, Row, Table, number_cell, text_cell
 from btfl.report.tables import OURS, interval_cell
+from btfl.runs.layout import RunFiles
 
 NAME = "all-federations"
 _USUAL = ("btfl", "fedthe", "fedthe-on-fedavg")
@@ -268,4 +269,4 @@ def _are_one(group: Group, other: Group) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / "run.json").exists()
+    return RunFiles(folder).record.exists()
