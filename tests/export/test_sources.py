@@ -151,6 +151,9 @@ def test_names_in_place_of_numbers_need_a_federation_that_knows_them(server: Ser
         ({"x": None, "features": np.zeros((12, 5))}, "come from another extractor"),
         ({"y": np.zeros(5, int)}, "12 samples, but labels y of the shape"),
         ({"x": np.zeros((0, 8, 8, 1), np.uint8), "y": None}, "holds no sample"),
+        ({"x": np.uint8(3), "y": None}, "x must be a list, not a single value"),
+        ({"classes": np.array("zebra")}, "classes must be a list, not a single value"),
+        ({"x": np.array([{}], dtype=object)}, "which btfl does not open"),
     ],
 )
 def test_a_file_that_does_not_fit_is_one_sentence(
@@ -159,6 +162,14 @@ def test_a_file_that_does_not_fit_is_one_sentence(
     with pytest.raises(BtflError, match=said) as caught:
         enrol_device(server, read_own_data(own_file(tmp_path / "own.npz", **changes)))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_was_cut_off_is_one_sentence(tmp_path: Path) -> None:
+    whole = own_file(tmp_path / "own.npz")
+    (tmp_path / "cut.npz").write_bytes(whole.read_bytes()[:500])
+    for name, said in (("cut.npz", "not an npz file, or it is damaged"), ("absent.npz", "there is no file")):
+        with pytest.raises(BtflError, match=said):
+            read_own_data(tmp_path / name)
 
 
 def test_an_old_federation_without_totals_says_how_to_make_them(tmp_path: Path) -> None:

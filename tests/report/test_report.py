@@ -16,7 +16,9 @@ import pytest
 from btfl.report.build import write_report
 from btfl.report.formats import to_latex, to_markdown
 from btfl.report.groups import group_runs, load_runs
+from btfl.report.table import Row, Table, number_cell, text_cell
 from btfl.report.tables import accuracy_table
+from btfl.report.terminal import to_text
 from drawn_runs import make_run
 
 SVG = re.compile(r"<svg (?!class=\"mark\").*?</svg>", re.DOTALL)
@@ -145,3 +147,16 @@ def test_a_terminal_that_is_not_utf_8_changes_no_byte(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, run, tmp_path / "plain"], env=environment, check=True)
     expected = write_report([run], tmp_path / "out").page.read_bytes()
     assert (tmp_path / "plain" / "report.html").read_bytes() == expected
+
+
+def test_a_wide_table_goes_on_below_with_as_many_columns_as_tell_its_rows_apart() -> None:
+    def row(method: str, client: str, first: float) -> Row:
+        return Row((text_cell(method), text_cell(client), *(number_cell(first + i) for i in range(9))))
+
+    headings = ("method", "client", *(f"stream-{i}" for i in range(9)))
+    rows = (row("FedAvg", "trained", 10.0), row("FedAvg", "new", 30.0), row("BTFL", "trained", 50.0))
+    lines = to_text(Table("streams", "By client", headings, rows), 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("FedAvg" in line and "new" in line for line in lines) == 2  # in both parts
+    alone = to_text(Table("streams", "By method", headings, rows[1:]), 80)
+    assert (alone.count("FedAvg"), alone.count("new")) == (2, 1)  # the method is enough

@@ -36,6 +36,8 @@ def show_report(
             for note in () if output.current().quiet else table.notes:
                 console.print(note, highlight=False, markup=False)
             console.print()
+        if _new_clients(written) and output.current() == output.Output():
+            console.print("Clients that were held out of training have a table in the report; --verbose prints it.\n")
         for said in written.report.verdicts:
             console.print(said, highlight=False, markup=False)
         console.print(f"Report: {written.page}", highlight=False, markup=False, soft_wrap=True)
@@ -45,6 +47,10 @@ def show_report(
 
 def _tables(written: WrittenReport, *, every: bool) -> list[Table]:
     return [table for part in written.report.parts for table in part.tables if table.headline or every]
+
+
+def _new_clients(written: WrittenReport) -> bool:
+    return any(group.first.unseen is not None for group in written.report.groups)
 
 
 def _result(written: WrittenReport, folders: Sequence[Path]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
 from btfl.core.provenance import Provenance
 from btfl.core.summary import STATISTICS, Summary
+from btfl.data.sources.npz import Npz
 from btfl.enrolment import Federation, enrol
 from btfl.errors import DataError, InputError, listed
 from btfl.export.clients import federation_in
@@ -74,15 +75,12 @@ def read_own_data(path: Path) -> OwnData:
 
     Anything else is a ``DataError``, in a sentence.
     """
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in ("x", "features", "y", "classes") if name in file.files}
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise DataError(f"{path} cannot be read as an npz file: {error}") from None
+    with Npz(path) as npz:
+        found = {name: npz.read(name) for name in ("x", "features", "y", "classes") if name in npz}
     if ("x" in found) == ("features" in found):
         raise DataError(f"{path} must have either x, samples as the device measures them, or features")
+    if single := [name for name, array in found.items() if array.ndim == 0]:
+        raise DataError(f"{path}: {listed(single)} must be a list, not a single value")
     names = tuple(map(str, found["classes"].tolist())) if "classes" in found else ()
     own = OwnData(found.get("x"), found.get("features"), found.get("y"), names)
     count = len(found["x"] if "x" in found else found["features"])

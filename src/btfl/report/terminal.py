@@ -27,12 +27,19 @@ class TerminalTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text | RichTable]:
         yield Text(self.table.title, style="table.title")  # apart, so that a narrow table does not break its lines
-        remaining = list(range(1, len(self.table.headings)))
+        remaining = list(range(self._labels, len(self.table.headings)))
         tight = self._fitting(remaining, console, options, tight=False) < len(remaining)
         while remaining:
             fitting = self._fitting(remaining, console, options, tight=tight)
             yield self._drawn(remaining[:fitting], tight=tight)
             remaining = remaining[fitting:]
+
+    @property
+    def _labels(self) -> int:
+        """How many columns say what a row is about: the first, and the second where the first is the same in some."""
+        first = [row.cells[0].text for row in self.table.rows]
+        both = [tuple(cell.text for cell in row.cells[:2]) for row in self.table.rows]
+        return 2 if len(set(first)) < len(first) and len(set(both)) == len(both) else 1
 
     def _fitting(self, columns: Sequence[int], console: Console, options: ConsoleOptions, *, tight: bool) -> int:
         """Return how many of these columns there is room for; at least one."""
@@ -50,6 +57,7 @@ class TerminalTable:
         labels = [_label(row.cells[0].text) for row in table.rows]
         longest = max([_LABEL, *(cell_len(line) for label in labels for line in label.split("\n"))])
         drawn.add_column(table.headings[0], min_width=min(longest, _WIDEST_LABEL), overflow="fold")
+        columns = [*range(1, self._labels), *columns]
         for i in columns:
             heading = table.headings[i].replace(" ", "\n")
             lines = "\n".join([heading, *(_fitted(row.cells[i].text) for row in table.rows)]).split("\n")

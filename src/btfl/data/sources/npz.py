@@ -31,6 +31,8 @@ class Npz:
         try:
             with path.open("rb") as file:
                 single = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+            if not single and not zipfile.is_zipfile(path):  # numpy would leave it open
+                raise zipfile.BadZipFile("it is no zip file, or its end is missing")
             # not opened: numpy would make room for as much as its header promises
             opened = None if single else np.load(path, allow_pickle=False)
         except (ValueError, EOFError, OSError, NotImplementedError, SyntaxError, zipfile.BadZipFile) as error:
