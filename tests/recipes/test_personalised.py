@@ -22,7 +22,7 @@ from btfl.recipes.local import Local
 from btfl.recipes.parts import extractor_of, head_of
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
-from btfl.recipes.training import first_network
+from btfl.recipes.training import finetuned_copy, first_network
 from btfl.runs.trained import TrainedFederation
 from small import digits
 
@@ -135,6 +135,17 @@ class TestFedBabu:
         trained = train_federation(FedBabu(settings, SHAPE, 10), digits(), LocalEngine())
         for key, array in trained.client(0).networks["finetuned"].items():
             np.testing.assert_array_equal(array, trained.shared[key])
+
+    def test_fine_tuning_that_diverges_leaves_the_network_as_it_was(self, caplog: pytest.LogCaptureFixture) -> None:
+        wild = TrainingSettings.for_model("mlp", rounds=1, learning_rate=1e30)
+        recipe, own = FedBabu(wild, SHAPE, 10), digits().of(1, 1)
+        shared = recipe.initial()
+        network = recipe.received(shared)
+        kept = finetuned_copy(network, own, 1, wild, recipe.loss(own))
+        assert not all(np.isfinite(values).all() for values in to_arrays(network).values())
+        for key, array in shared.items():
+            np.testing.assert_array_equal(kept[key], array)
+        assert "client 1: fine-tuning diverged" in caplog.text
 
 
 class TestFedDbe:

@@ -20,7 +20,15 @@ from btfl.recipes.dp_sgd import check_model, train_records
 from btfl.recipes.network import NetworkRecipe
 from btfl.recipes.noise_plan import make_plan
 from btfl.recipes.personal import private_head, to_private
-from btfl.recipes.training import Loss, first_network, plain_loss, train_head, train_network, workbench
+from btfl.recipes.training import (
+    Loss,
+    finetuned_copy,
+    first_network,
+    plain_loss,
+    train_head,
+    train_network,
+    workbench,
+)
 
 PERSONAL = "personal_head"
 
@@ -75,9 +83,8 @@ class FedAvg(NetworkRecipe):
 
     def finetuned(self, shared: Weights, data: ClientData) -> Weights:
         """Return a copy of the model after further epochs on the client's own samples (FedAvg+FT)."""
-        settings, network = self.settings, self.received(shared)
-        train_network(network, data.train, settings.finetune_epochs, settings, self.loss(data), "finetune", data.client)
-        return to_arrays(network)
+        epochs = self.settings.finetune_epochs
+        return finetuned_copy(self.received(shared), data, epochs, self.settings, self.loss(data))
 
     def personalise(self, when: int | str, network: Network, private: Weights, data: ClientData) -> Weights:
         """Train what is the client's own on the frozen network, in a round or at the end; give it back."""

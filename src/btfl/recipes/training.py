@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import chain
 
+import numpy as np
 import torch
 from torch import nn
 
+from btfl.core.client import Weights
+from btfl.data.federated import ClientData
 from btfl.data.source import Samples
-from btfl.models import Network, build, torch_draws
+from btfl.models import Network, build, to_arrays, torch_draws
 from btfl.randomness import generator
 from btfl.recipes.base import Recipe
 from btfl.recipes.batches import shuffled_batches
 from btfl.recipes.hardware import check_hardware, current_device, equip
 from btfl.recipes.settings import Precision, TrainingSettings
+
+log = logging.getLogger(__name__)
 
 Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """(features, logits, labels) -> mean loss over the batch."""
@@ -109,6 +115,20 @@ def train_network(
                 total += float(value.detach()) * len(labels)
                 right += int((logits.detach().argmax(1) == labels).sum())
     return {"loss": total / len(data), "accuracy": right / len(data)}
+
+
+def finetuned_copy(network: Network, data: ClientData, epochs: int, settings: TrainingSettings, loss: Loss) -> Weights:
+    """Train all of a network further on a client's own samples, and return its weights; those before if it diverges."""
+    before = to_arrays(network)
+    train_network(network, data.train, epochs, settings, loss, "finetune", data.client)
+    after = to_arrays(network)
+    if all(np.isfinite(values).all() for values in after.values()):
+        return after
+    log.warning(
+        "client %d: fine-tuning diverged, so it keeps the network without it; a lower learning rate would help",
+        data.client,
+    )
+    return before
 
 
 def train_head(
