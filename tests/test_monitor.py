@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from btfl import Btfl, ClientBundle, Coherent
 from btfl.errors import InputError
@@ -25,6 +26,7 @@ from btfl.monitor import (
     calibrate,
     carried_levels,
     carrying,
+    level_alone,
     level_at,
     levels_for,
     own_features,
@@ -59,6 +61,19 @@ def test_a_level_is_the_lowest_that_keeps_its_rate(seed: int, rate: float) -> No
     highest = np.sort(np.maximum.accumulate(quiet, axis=1).ravel())
     lower = highest[highest < level]
     assert len(lower) == 0 or crossed_at(lower[-1]) > rate
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([10.0, 1.0, 0.1]))
+def test_the_level_of_single_samples_keeps_its_rate_beyond_all_that_were_seen(seed: int, rate: float) -> None:
+    """400 samples say nothing of one in 10,000 by themselves; where tails are exponential, or lighter, it is kept."""
+    level = level_alone(np.random.default_rng(seed).exponential(size=400), rate)
+    truly = 1000.0 * np.exp(-level)
+    # the mean of 40 exceedances is off by 1/sqrt(40), times how many of them the level is away
+    spread = (np.log(100.0 / rate) + 1.0) / np.sqrt(40)
+    assert abs(np.log(truly / rate)) < 5 * spread
+    normal = level_alone(np.abs(np.random.default_rng(seed).normal(size=400)), rate)
+    assert np.log(2000.0 * ndtr(-normal) / rate) < 4 * spread
 
 
 def test_own_streams_alarm_at_the_promised_rate() -> None:

@@ -1,7 +1,8 @@
 """A monitor: turns what a method says of a stream into alarms, at a rate of false alarms that is promised.
 
 A method that has ``all_external`` says how probable it is that the stream has turned external; one that has
-``strangeness`` says how little a sample resembles anything. How large these become on a client's own data differs
+``strangeness`` says how little a sample resembles anything, and ``strange_stream`` how far the last samples together
+are off the client's own. How large these become on a client's own data differs
 from client to client, so the levels at which to alarm are found there (``levels.py``): streams are drawn from the
 client's own validation features, and the level is the one that is first crossed at the promised rate. A bundle that
 goes elsewhere without features takes these levels along. Needs numpy only, so a device can run it alone:
@@ -21,6 +22,7 @@ from btfl.monitor.levels import (
     carried_levels,
     carrying,
     identity,
+    level_alone,
     level_at,
     levels_for,
     watched,
@@ -43,6 +45,7 @@ __all__ = [
     "carried_levels",
     "carrying",
     "identity",
+    "level_alone",
     "level_at",
     "levels_for",
     "own_features",

@@ -23,6 +23,8 @@ RATES = tuple(float(rate) for rate in np.round(np.geomspace(10, 0.03, 12), 4))
 CARRIED = "alarm_levels"
 """Among a bundle's metadata: levels that were found where features were at hand, as a list of plain JSON."""
 _STREAM, _DRAWN = 500, 100_000  # samples of one simulated stream, and of all of them
+_ALONE = ("strangeness",)  # signals of single samples, whatever came before: drawing streams would tell nothing more
+_TAIL = 0.1  # the share of own samples, the largest, that says how rare larger ones are
 
 
 class Levels(NamedTuple):
@@ -100,7 +102,7 @@ class AlarmLevels:
 
 def watched(columns: Mapping[str, Any]) -> tuple[str, ...]:
     """Return which of a method's columns are watched."""
-    found = tuple(name for name in ("all_external", "strangeness") if name in columns)
+    found = tuple(name for name in ("all_external", "strangeness", "strange_stream") if name in columns)
     return found or tuple(name for name in ("e",) if name in columns)
 
 
@@ -123,7 +125,8 @@ def calibrate(method: Method, own: Own, warm_up: int = 20, seed: int = 0, drawn:
     seed : of the streams
     drawn : samples of all streams together; the lowest rate is as exact as this allows
     """
-    names, rng = watched(method.columns), generator(seed, "monitor")
+    every = watched(method.columns)
+    names, rng = tuple(name for name in every if name not in _ALONE), generator(seed, "monitor")
     length = _STREAM + warm_up
     heard: dict[str, list[Floats]] = {name: [] for name in names}
     for _ in range(max(drawn // _STREAM, 2) if names else 0):
@@ -134,6 +137,12 @@ def calibrate(method: Method, own: Own, warm_up: int = 20, seed: int = 0, drawn:
     method.reset()
     signals = {name: np.stack(values) for name, values in heard.items()}
     levels = {name: tuple(level_at(values, rate) for rate in RATES) for name, values in signals.items()}
+    if alone := [name for name in every if name in _ALONE]:
+        method.predict(own.features)
+        for name in alone:
+            signals[name] = np.asarray(method.trace[name], dtype=np.float64)
+            levels[name] = tuple(level_alone(signals[name], rate) for rate in RATES)
+        method.reset()
     middle = {name: float(np.median(values)) for name, values in signals.items()}
     return AlarmLevels(levels, middle, warm_up, own.source, own.samples, identity(method))
 
@@ -155,6 +164,16 @@ def level_at(quiet: Floats, rate: float) -> float:
         else:
             low = middle + 1
     return float(candidates[low])
+
+
+def level_alone(own: Floats, rate: float) -> float:
+    """Return the level that samples exceed ``rate`` times in 1,000, for a signal that says something of one alone.
+
+    It may be beyond all own samples (samples,): their largest tenth continues as an exponential tail.
+    """
+    begins = float(np.quantile(own, 1.0 - _TAIL))
+    beyond = own[own > begins] - begins
+    return begins + float(beyond.mean() if len(beyond) else 0.0) * float(np.log(1000.0 * _TAIL / rate))
 
 
 def carrying(bundle: ClientBundle, *levels: AlarmLevels) -> ClientBundle:

@@ -13,7 +13,12 @@ from btfl.knobs import Settings, knob
 from btfl.methods.state import check_keys, count
 from btfl.monitor.levels import AlarmLevels, Levels
 
-SIGNALS: Mapping[str, str] = {"all_external": "external", "strangeness": "strange", "e": "external"}
+SIGNALS: Mapping[str, str] = {
+    "all_external": "external",
+    "strangeness": "strange",
+    "strange_stream": "strange",
+    "e": "external",
+}
 """Columns of a trace that are watched, and what an alarm of each says; ``e`` only where there is no other."""
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from btfl import ClientBundle, Coherent, Monitor, Summary
 from btfl.errors import InputError
 from btfl.methods.coherent import Strangeness, WatchfulCoherent
-from btfl.monitor import levels_for
+from btfl.monitor import Alarm, levels_for
 
 CLASSES, DIMENSIONS = 4, 40
 
@@ -68,7 +68,16 @@ def test_a_bundle_without_features_carries_what_is_typical() -> None:
     assert Strangeness(carried).level(0.01) == pytest.approx(strangeness.level(0.01), abs=1e-4)
 
 
-@pytest.mark.parametrize("damaged", [3, {}, {"typical": [[0, 0], [1, 0]], "own": [1.0]}, {"typical": "x", "own": []}])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        3,
+        {},
+        {"typical": [[0, 0], [1, 1]], "own": [1.0], "unlabelled": [0.0]},
+        {"typical": [[0, 0], [1, 0]], "own": [1.0]},
+        {"typical": "x", "own": []},
+    ],
+)
 def test_damaged_metadata_are_refused(damaged: object) -> None:
     bundle = make_bundle()
     with pytest.raises(InputError, match="strangeness"):
@@ -94,17 +103,22 @@ def test_the_answer_and_the_rest_of_the_trace_are_coherents_to_the_bit(seed: int
 
 
 def test_a_dead_camera_is_an_alarm_at_once_and_the_alarm_ends_with_it() -> None:
-    bundle, quiet = make_bundle(), draw(200, 5)[0]
+    bundle, quiet = make_bundle(), draw(300, 5)[0]
     method = WatchfulCoherent(bundle)
     monitor = Monitor(levels_for(method, bundle, drawn=4000))
     method.reset()
     dead = np.repeat(np.full((1, DIMENSIONS), 9.0), 30, axis=0)
-    alarms = []
+    alarms: dict[str, list[Alarm]] = {"strangeness": [], "strange_stream": []}
     for part in (quiet[:100], dead, quiet[100:]):
         method.predict(part)
-        alarms += [alarm for alarm in monitor.watch(method.trace) if alarm.kind == "strange"]
-    assert [(alarm.begins, alarm.sample >= 130) for alarm in alarms] == [(True, False), (False, True)]
-    assert alarms[0].sample == 100
+        for alarm in monitor.watch(method.trace):
+            if alarm.kind == "strange":
+                alarms[alarm.signal].append(alarm)
+    for found in alarms.values():
+        assert [(alarm.begins, alarm.sample >= 130) for alarm in found] == [(True, False), (False, True)]
+    assert alarms["strangeness"][0].sample == 100
+    assert alarms["strange_stream"][0].sample <= 104
+    assert monitor.alarmed == ()
 
 
 def test_one_feature_that_never_varies_is_no_error() -> None:

@@ -2,6 +2,7 @@
 
 from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
-from btfl.methods.coherent.strangeness import Strangeness, WatchfulCoherent
+from btfl.methods.coherent.strangeness import Strangeness
+from btfl.methods.coherent.watchful import WatchfulCoherent
 
 __all__ = ["Coherent", "CoherentSettings", "Strangeness", "WatchfulCoherent"]

@@ -13,20 +13,15 @@ lie on a shell, and a black frame lies inside it, nearer to a class than any sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import scipy  # loads scipy.linalg when it is first used, so that importing btfl is quick
 from numpy.typing import ArrayLike, NDArray
 
 from btfl.checks import as_features
 from btfl.core.bundle import ClientBundle
-from btfl.core.generative import everyones_sums, moments, shrunk
 from btfl.errors import InputError
-from btfl.methods.base import Client, Column
-from btfl.methods.card import PINK, Card
-from btfl.methods.coherent.method import Coherent
+from btfl.methods.coherent.metric import Metric
 from btfl.methods.coherent.settings import CoherentSettings
 
 Floats = NDArray[np.float64]
@@ -54,21 +49,27 @@ class Strangeness:
     """
 
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings | None = None) -> None:
-        settings = CoherentSettings() if settings is None else settings
-        sums = everyones_sums(bundle, settings.distorted)
-        means, within, mean_square = moments(sums)
-        root = np.linalg.cholesky(shrunk(within, settings.chosen(bundle).shrinkage, mean_square))
-        self._whitening = scipy.linalg.solve_triangular(root, np.eye(len(root)), lower=True).T
-        self._means = means[sums.counts > 0] @ self._whitening
-        self._lengths = (self._means**2).sum(axis=1)
+        self.metric = Metric(bundle, CoherentSettings() if settings is None else settings)
         self._bundle = bundle
-        self._typical, self.own = self._found() if (carried := bundle.metadata.get(CARRIED)) is None else _read(carried)
+        self._typical: Floats
+        self.own: Floats
+        """The strangeness of the client's own samples, in ascending order."""
+        self.unlabelled: Floats
+        """(dimensions,) The mean of what ``Metric.unlabelled`` sees of the client's own samples."""
+        if (carried := bundle.metadata.get(CARRIED)) is None:
+            self._look_at_own()
+        else:
+            self._typical, self.own, self.unlabelled = _read(carried, bundle.dimensions)
 
     def of(self, features: ArrayLike) -> Floats:
         """Return the strangeness (samples,) of (samples, dimensions) features."""
+        z = as_features(features, width=self._bundle.dimensions)
+        return self.of_white(z, self.metric.white(z))
+
+    def of_white(self, features: Floats, white: Floats) -> Floats:
+        """Return the same where the features are at hand as ``Metric.white`` has them, too."""
         mean, unit = self._typical
-        looked_at = self._looked_at(as_features(features, width=self._bundle.dimensions))
-        return np.asarray((_off(looked_at - mean) / unit).max(axis=1))
+        return np.asarray((_off(self._looked_at(features, white) - mean) / unit).max(axis=1))
 
     def level(self, false_alarms: float = 0.01) -> float:
         """Return the strangeness that so large a share of the client's own samples exceed, at most.
@@ -83,19 +84,22 @@ class Strangeness:
 
     def carried_by(self, bundle: ClientBundle) -> ClientBundle:
         """Return a bundle that says what is typical of the client, so that it can do without features."""
-        told = {"typical": self._typical.tolist(), "own": np.round(self.own, 4).tolist()}
+        told = {
+            "typical": self._typical.tolist(),
+            "own": np.round(self.own, 4).tolist(),
+            "unlabelled": self.unlabelled.tolist(),
+        }
         fields = {name: getattr(bundle, name) for name in ("local_entropy", "global_entropy", "statistics")}
         heads = bundle.global_head, bundle.personal_head, bundle.local_likelihood, bundle.global_likelihood
         return ClientBundle(*heads, **fields, metadata={**bundle.metadata, CARRIED: told})
 
-    def _looked_at(self, z: Floats) -> Floats:
+    def _looked_at(self, z: Floats, white: Floats) -> Floats:
         """Return (samples, 2): log of the distance to the nearest class mean, and the energy."""
-        white = z @ self._whitening
-        nearest = (white**2).sum(axis=1) + (self._lengths - 2 * white @ self._means.T).min(axis=1)
+        nearest = self.metric.nearest(white)
         energy = -np.logaddexp.reduce(self._bundle.global_head.logits(z), axis=1)
         return np.stack([np.log(np.maximum(nearest, _SMALLEST)), energy], axis=1)
 
-    def _found(self) -> tuple[Floats, Floats]:
+    def _look_at_own(self) -> None:
         parts = [self._bundle.statistics.get(f"{part}_features") for part in ("validation", "train")]
         known = [part for part in parts if part is not None and len(part)]
         if not known:
@@ -103,12 +107,15 @@ class Strangeness:
                 "strangeness needs validation or training features in the bundle, or what Strangeness(...).carried_by "
                 "put into a bundle without them"
             )
-        features = next((part for part in known if len(part) >= FEWEST), max(known, key=len))
-        looked_at = self._looked_at(np.asarray(features, dtype=np.float64))
+        chosen = next((part for part in known if len(part) >= FEWEST), max(known, key=len))
+        features = np.asarray(chosen, dtype=np.float64)
+        white = self.metric.white(features)
+        looked_at = self._looked_at(features, white)
         mean = looked_at.mean(axis=0)
         unit = np.quantile(_off(looked_at - mean), 1 - _RARE, axis=0)
         self._typical = np.stack([mean, np.where(unit > _SMALLEST, unit, 1.0)])  # one sample says nothing of the spread
-        return self._typical, np.sort(self.of(features))
+        self.own = np.sort(self.of_white(features, white))
+        self.unlabelled = self.metric.unlabelled(white).mean(axis=0)
 
 
 def _off(difference: Floats) -> Floats:
@@ -116,10 +123,12 @@ def _off(difference: Floats) -> Floats:
     return np.stack([np.abs(difference[:, 0]), difference[:, 1]], axis=1)
 
 
-def _read(carried: Any) -> tuple[Floats, Floats]:
+def _read(carried: Any, dimensions: int) -> tuple[Floats, Floats, Floats]:
     try:
         typical, own = (np.asarray(carried[name], dtype=np.float64) for name in ("typical", "own"))
-    except (TypeError, KeyError, ValueError):
+        # bundles of 0.2.0 have none: everyone's mean stands in its place, which is 0
+        unlabelled = np.asarray(carried.get("unlabelled", np.zeros(dimensions)), dtype=np.float64)
+    except (AttributeError, TypeError, KeyError, ValueError):
         raise InputError(f"{CARRIED} in the bundle's metadata has 'typical' and 'own', lists of numbers") from None
     if (
         typical.shape != (2, 2)
@@ -127,47 +136,8 @@ def _read(carried: Any) -> tuple[Floats, Floats]:
         or not len(own)
         or not np.isfinite(own).all()
         or (typical[1] <= 0).any()
+        or unlabelled.shape != (dimensions,)
+        or not np.isfinite(unlabelled).all()
     ):
         raise InputError(f"{CARRIED} in the bundle's metadata fits no samples")
-    return typical, np.sort(own)
-
-
-class WatchfulCoherent(Coherent):
-    """Coherent with ``strangeness`` in its trace: a ``Monitor`` alarms at what is neither internal nor external.
-
-    The answer is Coherent's own, to the bit: what is strange is still answered, and never silently. A sample costs one
-    product with a (dimensions, dimensions) matrix more.
-
-    Examples
-    --------
-    >>> method = WatchfulCoherent(bundle)                                                 # doctest: +SKIP
-    >>> monitor = Monitor(levels_for(method, bundle), on_alarm=print)                     # doctest: +SKIP
-    >>> method.predict(features), monitor.watch(method.trace)                             # doctest: +SKIP
-    """
-
-    cards: ClassVar[tuple[Card, ...]] = (
-        Card(
-            "coherent-watchful",
-            "Coherent, watchful (ours)",
-            "Coherent, with strangeness in its trace",
-            "ours, not the paper's (docs/method.md)",
-            PINK,
-            "8",
-        ),
-    )
-    columns: ClassVar[Mapping[str, Column]] = {
-        **Coherent.columns,
-        "strangeness": Column("how little the sample resembles anything; about 2 % of the client's own are above 1"),
-    }
-    exportable: ClassVar[bool] = False
-
-    def __init__(self, client: Client | ClientBundle, settings: CoherentSettings | None = None, **changes: Any) -> None:
-        super().__init__(client, settings, **changes)
-        self.strangeness = Strangeness(self.bundle, self.settings)
-
-    def predict(self, batch: ArrayLike) -> Floats:
-        """Return Coherent's answer, and keep how strange each sample is for the trace."""
-        answer = super().predict(batch)
-        assert self.found is not None
-        self.found = (*self.found, self.strangeness.of(batch))
-        return answer
+    return typical, np.sort(own), unlabelled
