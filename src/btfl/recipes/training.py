@@ -24,6 +24,8 @@ from btfl.recipes.settings import Precision, TrainingSettings
 
 log = logging.getLogger(__name__)
 
+_DIVERGED = 100.0  # nats for each sample of the last epoch; to guess among a million classes costs 14
+
 Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """(features, logits, labels) -> mean loss over the batch."""
 
@@ -120,9 +122,9 @@ def train_network(
 def finetuned_copy(network: Network, data: ClientData, epochs: int, settings: TrainingSettings, loss: Loss) -> Weights:
     """Train all of a network further on a client's own samples, and return its weights; those before if it diverges."""
     before = to_arrays(network)
-    train_network(network, data.train, epochs, settings, loss, "finetune", data.client)
+    told = train_network(network, data.train, epochs, settings, loss, "finetune", data.client)
     after = to_arrays(network)
-    if all(np.isfinite(values).all() for values in after.values()):
+    if told["loss"] < _DIVERGED and all(np.isfinite(values).all() for values in after.values()):
         return after
     log.warning(
         "client %d: fine-tuning diverged, so it keeps the network without it; a lower learning rate would help",
