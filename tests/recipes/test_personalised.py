@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from btfl.data.source import Samples
 from btfl.engines.federation import train_federation
 from btfl.engines.local import LocalEngine
 from btfl.methods.registry import find_method
-from btfl.models import to_arrays
+from btfl.models import Network, to_arrays
 from btfl.models.forward import extract, logits
 from btfl.models.inputs import to_tensor
 from btfl.recipes.ditto import MODEL, Ditto
@@ -35,6 +36,14 @@ def distance(one: object, other: object) -> float:
     return float(np.sqrt(sum(((a - b) ** 2).sum() for a, b in pairs)))
 
 
+def gradients(network: Network, data: Samples) -> dict[str, np.ndarray]:
+    """Return the gradient of the mean cross-entropy over all samples, by parameter."""
+    network.zero_grad()
+    value = torch.nn.functional.cross_entropy(network(to_tensor(data.values)), torch.from_numpy(data.labels))
+    value.backward()  # type: ignore[no-untyped-call]
+    return {key: one.grad.numpy().copy() for key, one in network.named_parameters() if one.grad is not None}
+
+
 @pytest.mark.parametrize("name", ["local", "ditto", "fedbabu", "feddbe", "pfedfda-release"])
 def test_it_is_saved_and_is_the_same_in_two_processes(name: str, tmp_path: Path) -> None:
     recipe = make_recipe(name, SETTINGS, SHAPE, 10)
@@ -52,6 +61,17 @@ class TestLocal:
         arrays = recipe.describe({}, update.private, own).summary.arrays
         assert arrays["samples"] == 1
         assert not arrays["class_feature_sums"].any()
+
+    def test_a_step_by_hand(self) -> None:
+        """One batch, plain SGD, from weights that every client begins with."""
+        settings = TrainingSettings.for_model(
+            "mlp", local_epochs=1, momentum=0.0, weight_decay=0.0, batch=10_000, learning_rate=0.1
+        )
+        recipe, own = Local(settings, SHAPE, 10), digits().of(1, 1)
+        stepped, network = recipe.train(1, {}, {}, own).private, first_network(recipe)
+        begun = to_arrays(network)
+        for key, gradient in gradients(network, own.train).items():
+            np.testing.assert_allclose(stepped[key], begun[key] - 0.1 * gradient, atol=1e-5)
 
     def test_a_client_is_what_it_would_be_without_the_others(self) -> None:
         recipe = Local(SETTINGS, SHAPE, 10)
@@ -99,15 +119,8 @@ class TestDitto:
         shared = recipe.initial()
         v = {key: array + np.float32(0.01) for key, array in shared.items()}
         stepped = recipe.train(1, shared, {f"{MODEL}{key}": array for key, array in v.items()}, own).private
-        network = recipe.received(v)
-        network.zero_grad()
-        value = torch.nn.functional.cross_entropy(
-            network(to_tensor(own.train.values)), torch.from_numpy(own.train.labels)
-        )
-        value.backward()  # type: ignore[no-untyped-call]
-        for key, parameter in network.named_parameters():
-            assert parameter.grad is not None
-            wanted = v[key] - 0.1 * (parameter.grad.numpy() + 2.0 * (v[key] - shared[key]))
+        for key, gradient in gradients(recipe.received(v), own.train).items():
+            wanted = v[key] - 0.1 * (gradient + 2.0 * (v[key] - shared[key]))
             np.testing.assert_allclose(stepped[f"{MODEL}{key}"], wanted, atol=1e-5)
 
     def test_the_method_answers_with_the_personal_model(self) -> None:
@@ -129,6 +142,18 @@ class TestFedBabu:
         tuned = trained.client(0).networks["finetuned"]
         assert distance(tuned, head_of(first)) > 0.05
         assert distance(tuned, extractor_of(trained.shared)) > 0.05
+
+    def test_a_step_by_hand(self) -> None:
+        """One batch, plain SGD: the body takes the step, and the head, which is not trained, does not."""
+        settings = TrainingSettings.for_model(
+            "mlp", local_epochs=1, momentum=0.0, weight_decay=0.0, batch=10_000, learning_rate=0.1
+        )
+        recipe, own = FedBabu(settings, SHAPE, 10), digits().of(1, 1)
+        shared = recipe.initial()
+        stepped = recipe.train(1, shared, {}, own).upload
+        for key, gradient in gradients(recipe.received(shared), own.train).items():
+            wanted = shared[key] if key.startswith("head.") else shared[key] - 0.1 * gradient
+            np.testing.assert_allclose(stepped[key], wanted, atol=1e-5)
 
     def test_no_epoch_of_fine_tuning_leaves_the_global_model(self) -> None:
         settings = TrainingSettings.for_model("mlp", rounds=1, local_epochs=1, babu_epochs=0)
