@@ -178,6 +178,11 @@ class Method(ABC):
         )
 
     @property
+    def widening(self) -> Mapping[str, float]:
+        """By column: how many times as large it is on new samples of the client's own as on those of its bundle."""
+        return {}
+
+    @property
     def state(self) -> dict[str, Any]:
         """The memory of the stream: plain JSON, so that a device can be switched off and go on."""
         return {}

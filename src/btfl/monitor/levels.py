@@ -144,6 +144,9 @@ def calibrate(method: Method, own: Own, warm_up: int = 20, seed: int = 0, drawn:
             levels[name] = tuple(level_alone(signals[name], rate) for rate in RATES)
         method.reset()
     middle = {name: float(np.median(values)) for name, values in signals.items()}
+    for name in method.widening.keys() & levels.keys():
+        levels[name] = tuple(method.widening[name] * level for level in levels[name])
+        middle[name] *= method.widening[name]
     return AlarmLevels(levels, middle, warm_up, own.source, own.samples, identity(method))
 
 

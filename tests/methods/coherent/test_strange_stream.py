@@ -10,27 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from btfl import ClientBundle, Summary
+from btfl import ClientBundle, Monitor, Summary
 from btfl.errors import InputError
 from btfl.methods.coherent import Strangeness, WatchfulCoherent
 from btfl.methods.coherent.strange_stream import REMEMBERED
+from btfl.monitor import levels_for
 
 CLASSES, DIMENSIONS = 4, 40
 MEANS = np.random.default_rng(7).normal(0, 2.0, (CLASSES, DIMENSIONS))
 
 
 def draw(
-    samples: int, seed: int, shares: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25)
+    samples: int, seed: int | list[int], shares: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25)
 ) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     labels = rng.choice(CLASSES, samples, p=shares)
     return MEANS[labels] + rng.normal(size=(samples, DIMENSIONS)), labels
 
 
-def make_bundle(own: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25)) -> ClientBundle:
-    mine, others = Summary.of(*draw(300, 1, own), CLASSES), Summary.of(*draw(4000, 2), CLASSES)
+def make_bundle(
+    own: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25), validation: int = 600, seed: int = 0
+) -> ClientBundle:
+    mine, others = Summary.of(*draw(300, [1, seed], own), CLASSES), Summary.of(*draw(4000, [2, seed]), CLASSES)
     head = MEANS, -0.5 * (MEANS**2).sum(axis=1)
-    return ClientBundle.of(head, head, mine, mine + others, validation=draw(600, 3, own))
+    return ClientBundle.of(head, head, mine, mine + others, validation=draw(validation, [3, seed], own))
 
 
 def stream(bundle: ClientBundle, features: np.ndarray) -> np.ndarray:
@@ -58,6 +61,27 @@ def test_other_labels_do_not_move_it(seed: int) -> None:
     bundle = make_bundle((0.5, 0.5, 0.0, 0.0))
     found = stream(bundle, draw(2000, seed, (0.0, 0.0, 0.5, 0.5))[0])[3 * REMEMBERED :]
     assert 0.8 < np.sqrt((found**2).mean()) < 1.25
+
+
+@pytest.mark.parametrize("samples", [60, 150, 600])
+def test_few_own_samples_are_no_reason_for_alarms(samples: int) -> None:
+    """Their mean is uncertain, which streams drawn from them do not show."""
+    alarms = 0
+    for seed in range(4):
+        bundle = make_bundle(validation=samples, seed=seed)
+        method = WatchfulCoherent(bundle)
+        monitor = Monitor(levels_for(method, bundle, drawn=10_000), rate=1.0)
+        method.predict(draw(1000, [99, seed])[0])
+        alarms += sum(each.begins and each.signal == "strange_stream" for each in monitor.watch(method.trace))
+    assert alarms <= 6  # 4,000 samples at a third of one in 1,000: 1.3 on average
+
+
+def test_where_only_training_features_are_known_everyones_mean_takes_the_place_of_the_own() -> None:
+    bundle = make_bundle(validation=40)
+    known = {**bundle.statistics, "train_features": draw(300, 5)[0], "train_labels": draw(300, 5)[1]}
+    strangeness = Strangeness(replace(bundle, statistics=known))
+    assert strangeness.averaged == 0
+    assert not strangeness.unlabelled.any()
 
 
 def test_what_no_single_sample_shows_adds_up() -> None:

@@ -43,6 +43,10 @@ class StrangeStream:
         self._metric, self._own = strangeness.metric, strangeness.unlabelled
         self._kept, self._usual = 1.0 / REMEMBERED, float(np.sqrt(max(self._metric.directions, 1)))
         self._unit = self._usual * np.sqrt(self._kept / (2.0 - self._kept))
+        # the mean of own samples is off by 1/n of their variance, which they themselves do not show
+        uncertain = 1.0 / strangeness.averaged if strangeness.averaged else 0.0
+        self.widening = float(np.sqrt(1.0 + uncertain * (2.0 - self._kept) / self._kept))
+        """How much larger it is on new samples of the client's own than on those that said what is typical."""
         self._mark = hashlib.sha256(self._own.tobytes()).hexdigest()[:16]
         self._average = np.zeros_like(self._own)
 

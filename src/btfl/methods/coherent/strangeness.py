@@ -23,6 +23,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.coherent.metric import Metric
 from btfl.methods.coherent.settings import CoherentSettings
+from btfl.methods.state import count
 
 Floats = NDArray[np.float64]
 CARRIED = "strangeness"
@@ -55,11 +56,14 @@ class Strangeness:
         self.own: Floats
         """The strangeness of the client's own samples, in ascending order."""
         self.unlabelled: Floats
-        """(dimensions,) The mean of what ``Metric.unlabelled`` sees of the client's own samples."""
+        """(dimensions,) The mean of what ``Metric.unlabelled`` sees of the client's own validation samples. 0, which is
+        everyone's, where they are fewer than ``FEWEST``: samples that were trained on look different."""
+        self.averaged: int
+        """Samples in that mean."""
         if (carried := bundle.metadata.get(CARRIED)) is None:
             self._look_at_own()
         else:
-            self._typical, self.own, self.unlabelled = _read(carried, bundle.dimensions)
+            self._typical, self.own, self.unlabelled, self.averaged = _read(carried, bundle.dimensions)
 
     def of(self, features: ArrayLike) -> Floats:
         """Return the strangeness (samples,) of (samples, dimensions) features."""
@@ -88,6 +92,7 @@ class Strangeness:
             "typical": self._typical.tolist(),
             "own": np.round(self.own, 4).tolist(),
             "unlabelled": self.unlabelled.tolist(),
+            "averaged": self.averaged,
         }
         fields = {name: getattr(bundle, name) for name in ("local_entropy", "global_entropy", "statistics")}
         heads = bundle.global_head, bundle.personal_head, bundle.local_likelihood, bundle.global_likelihood
@@ -115,7 +120,9 @@ class Strangeness:
         unit = np.quantile(_off(looked_at - mean), 1 - _RARE, axis=0)
         self._typical = np.stack([mean, np.where(unit > _SMALLEST, unit, 1.0)])  # one sample says nothing of the spread
         self.own = np.sort(self.of_white(features, white))
-        self.unlabelled = self.metric.unlabelled(white).mean(axis=0)
+        held_out = chosen is parts[0] and len(chosen) >= FEWEST
+        self.unlabelled = self.metric.unlabelled(white).mean(axis=0) if held_out else np.zeros(white.shape[1])
+        self.averaged = len(chosen) if held_out else 0
 
 
 def _off(difference: Floats) -> Floats:
@@ -123,11 +130,12 @@ def _off(difference: Floats) -> Floats:
     return np.stack([np.abs(difference[:, 0]), difference[:, 1]], axis=1)
 
 
-def _read(carried: Any, dimensions: int) -> tuple[Floats, Floats, Floats]:
+def _read(carried: Any, dimensions: int) -> tuple[Floats, Floats, Floats, int]:
     try:
         typical, own = (np.asarray(carried[name], dtype=np.float64) for name in ("typical", "own"))
         # bundles of 0.2.0 have none: everyone's mean stands in its place, which is 0
         unlabelled = np.asarray(carried.get("unlabelled", np.zeros(dimensions)), dtype=np.float64)
+        averaged = count("averaged", carried.get("averaged", 0))
     except (AttributeError, TypeError, KeyError, ValueError):
         raise InputError(f"{CARRIED} in the bundle's metadata has 'typical' and 'own', lists of numbers") from None
     if (
@@ -140,4 +148,4 @@ def _read(carried: Any, dimensions: int) -> tuple[Floats, Floats, Floats]:
         or not np.isfinite(unlabelled).all()
     ):
         raise InputError(f"{CARRIED} in the bundle's metadata fits no samples")
-    return typical, np.sort(own), unlabelled
+    return typical, np.sort(own), unlabelled, averaged

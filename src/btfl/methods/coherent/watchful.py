@@ -67,6 +67,11 @@ class WatchfulCoherent(Coherent):
         return answer
 
     @property
+    def widening(self) -> Mapping[str, float]:
+        """The stream's strangeness is larger on new samples than on those that said what is typical."""
+        return {_STREAM: self._stream.widening}
+
+    @property
     def state(self) -> dict[str, Any]:
         """Coherent's memory, and that of the stream's strangeness."""
         return {**super().state, _STREAM: self._stream.state}
