@@ -23,7 +23,7 @@ from btfl.recipes.local import Local
 from btfl.recipes.parts import extractor_of, head_of
 from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
-from btfl.recipes.training import finetuned_copy, first_network
+from btfl.recipes.training import first_network, trained_copy
 from btfl.runs.trained import TrainedFederation
 from small import digits
 
@@ -123,6 +123,16 @@ class TestDitto:
             wanted = v[key] - 0.1 * (gradient + 2.0 * (v[key] - shared[key]))
             np.testing.assert_allclose(stepped[f"{MODEL}{key}"], wanted, atol=1e-5)
 
+    def test_a_personal_model_that_diverges_stays_as_it_was(self, caplog: pytest.LogCaptureFixture) -> None:
+        wild = TrainingSettings.for_model("mlp", local_epochs=1, learning_rate=3.0, ditto_lambda=10.0)
+        recipe, own = Ditto(wild, SHAPE, 10), digits().of(1, 1)
+        shared = recipe.initial()
+        private = {f"{MODEL}{key}": array + np.float32(0.01) for key, array in shared.items()}
+        update = recipe.train(1, shared, private, own)
+        assert "client 1: training of its own model diverged" in caplog.text
+        for key, array in private.items():
+            np.testing.assert_array_equal(update.private[key], array)
+
     def test_the_method_answers_with_the_personal_model(self) -> None:
         trained = train_federation(Ditto(SETTINGS, SHAPE, 10), digits(), LocalEngine())
         client, own = trained.client(1), digits().of(1, 2)
@@ -170,11 +180,11 @@ class TestFedBabu:
         recipe, own = FedBabu(wild, SHAPE, 10), digits().of(1, 1)
         shared = recipe.initial()
         network = recipe.received(shared)
-        kept = finetuned_copy(network, own, 1, wild, recipe.loss(own))
+        kept = trained_copy(network, own, 1, wild, recipe.loss(own), "finetune", 1)
         assert all(np.isfinite(values).all() for values in to_arrays(network).values()) == (rate < 1e30)
         for key, array in shared.items():
             np.testing.assert_array_equal(kept[key], array)
-        assert "client 1: fine-tuning diverged" in caplog.text
+        assert "client 1: training of its own model diverged" in caplog.text
 
 
 class TestFedDbe:

@@ -16,10 +16,10 @@ import torch
 from btfl.core.client import ClientOutcome, Weights
 from btfl.core.summary import Summary
 from btfl.data.federated import ClientData
-from btfl.models import Network, load_arrays, to_arrays
+from btfl.models import Network, load_arrays
 from btfl.recipes.base import Description, Update
 from btfl.recipes.fedavg import FedAvg
-from btfl.recipes.training import Loss, plain_loss, train_network
+from btfl.recipes.training import Loss, plain_loss, trained_copy
 
 MODEL = "personal_model."
 
@@ -54,18 +54,9 @@ class Ditto(FedAvg):
         anchor = [parameter.detach().clone() for parameter in network.parameters()]
         if own := {key.removeprefix(MODEL): array for key, array in private.items() if key.startswith(MODEL)}:
             load_arrays(network, own)
-        settings = self.settings
-        train_network(
-            network,
-            data.train,
-            settings.local_epochs,
-            settings,
-            self._held(network, anchor),
-            "ditto",
-            round_,
-            data.client,
-        )
-        return {f"{MODEL}{key}": array for key, array in to_arrays(network).items()}
+        settings, loss = self.settings, self._held(network, anchor)
+        model = trained_copy(network, data, settings.local_epochs, settings, loss, "ditto", round_, data.client)
+        return {f"{MODEL}{key}": array for key, array in model.items()}
 
     def _held(self, network: Network, anchor: list[torch.Tensor]) -> Loss:
         """Return the plain loss plus lambda / 2 times the squared distance to the anchor."""

@@ -22,11 +22,11 @@ from btfl.recipes.noise_plan import make_plan
 from btfl.recipes.personal import private_head, to_private
 from btfl.recipes.training import (
     Loss,
-    finetuned_copy,
     first_network,
     plain_loss,
     train_head,
     train_network,
+    trained_copy,
     workbench,
 )
 
@@ -83,8 +83,8 @@ class FedAvg(NetworkRecipe):
 
     def finetuned(self, shared: Weights, data: ClientData) -> Weights:
         """Return a copy of the model after further epochs on the client's own samples (FedAvg+FT)."""
-        epochs = self.settings.finetune_epochs
-        return finetuned_copy(self.received(shared), data, epochs, self.settings, self.loss(data))
+        settings, network, loss = self.settings, self.received(shared), self.loss(data)
+        return trained_copy(network, data, settings.finetune_epochs, settings, loss, "finetune", data.client)
 
     def personalise(self, when: int | str, network: Network, private: Weights, data: ClientData) -> Weights:
         """Train what is the client's own on the frozen network, in a round or at the end; give it back."""

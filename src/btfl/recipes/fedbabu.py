@@ -16,7 +16,7 @@ from btfl.data.federated import ClientData
 from btfl.models import to_arrays
 from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
-from btfl.recipes.training import finetuned_copy, train_network
+from btfl.recipes.training import train_network, trained_copy
 
 
 class FedBabu(FedAvg):
@@ -45,5 +45,6 @@ class FedBabu(FedAvg):
         """Measure the body's features, and fine-tune body and head."""
         settings, network = self.settings, self.received(shared)
         bundle = self.bundle(network, private, data, everyone)
-        finetuned = finetuned_copy(network, data, settings.babu_epochs, settings, self.loss(data))
+        loss, epochs = self.loss(data), settings.babu_epochs
+        finetuned = trained_copy(network, data, epochs, settings, loss, "finetune", data.client)
         return ClientOutcome(bundle, {"finetuned": finetuned})

@@ -24,7 +24,7 @@ from btfl.recipes.settings import Precision, TrainingSettings
 
 log = logging.getLogger(__name__)
 
-_DIVERGED = 100.0  # nats for each sample of the last epoch; to guess among a million classes costs 14
+_LARGEST = 1e4  # of a weight: a few layers of such weights are beyond what float32 can hold
 
 Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """(features, logits, labels) -> mean loss over the batch."""
@@ -119,15 +119,17 @@ def train_network(
     return {"loss": total / len(data), "accuracy": right / len(data)}
 
 
-def finetuned_copy(network: Network, data: ClientData, epochs: int, settings: TrainingSettings, loss: Loss) -> Weights:
-    """Train all of a network further on a client's own samples, and return its weights; those before if it diverges."""
+def trained_copy(
+    network: Network, data: ClientData, epochs: int, settings: TrainingSettings, loss: Loss, *purpose: str | int
+) -> Weights:
+    """Train all of a network that is the client's own, and return its weights; those before if it diverges."""
     before = to_arrays(network)
-    told = train_network(network, data.train, epochs, settings, loss, "finetune", data.client)
+    train_network(network, data.train, epochs, settings, loss, *purpose)
     after = to_arrays(network)
-    if told["loss"] < _DIVERGED and all(np.isfinite(values).all() for values in after.values()):
+    if all(np.abs(values).max(initial=0.0) < _LARGEST for values in after.values()):  # NaN is not smaller either
         return after
     log.warning(
-        "client %d: fine-tuning diverged, so it keeps the network without it; a lower learning rate would help",
+        "client %d: training of its own model diverged, so it keeps the one before; a lower learning rate would help",
         data.client,
     )
     return before
