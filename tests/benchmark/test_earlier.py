@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from btfl.benchmark.run import BenchRun, run_bench
-from btfl.errors import InputError, StorageError
+from btfl.errors import InputError, StorageError, TooFewClientsError
 from btfl.experiments.experiment import make_experiment
+from btfl.recipes.pfedfda import PFedFda
 from btfl.runs.layout import RunFiles
 from btfl.runs.lock import locked
 
@@ -42,6 +43,30 @@ def test_the_same_again_changes_nothing(tmp_path: Path) -> None:
     bench(tmp_path, ["btfl", "fedavg"])
     bench(tmp_path, ["fedavg"])
     assert content(tmp_path) == before
+
+
+def diverging(*_: object) -> None:
+    raise InputError("the head's weight holds NaN")
+
+
+def test_a_training_that_fails_costs_its_own_methods_alone_and_they_are_added_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = ["pfedfda-release", "fedavg"]
+    with monkeypatch.context() as broken:
+        broken.setattr(PFedFda, "train", diverging)
+        found = bench(tmp_path / "run", both)
+        assert set(found.rows["method"]) == {"fedavg"}
+        (note,) = (note for note in found.record["notes"] if "left out" in note)
+        assert note.startswith(
+            "pFedFDA (release) is left out: the training of pfedfda-release failed: round 1: only 0 of"
+        )
+        assert "the training of pfedfda-release failed" in caplog.text
+        with pytest.raises(TooFewClientsError, match="the head's weight holds NaN"):
+            bench(tmp_path / "alone", ["pfedfda-release"])
+    again = bench(tmp_path / "run", both)
+    assert set(again.rows["method"]) == set(both)
+    assert not any("left out" in note for note in again.record["notes"])
 
 
 def test_another_experiment_is_refused_and_names_what_would_be_lost(tmp_path: Path) -> None:

@@ -73,8 +73,9 @@ def add_samples(earlier: SavedRun, samples: pd.DataFrame, record: Mapping[str, A
 def add_record(earlier: SavedRun, record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``run.json`` says of both runs: the earlier methods are described as they were."""
     described = {one["name"]: one for one in (*earlier.record.get("methods", ()), *record["methods"])}
-    notes = list(dict.fromkeys([*record["notes"], *earlier.notes]))
-    return {**record, "methods": list(described.values()), "notes": notes}
+    back = tuple(f"{one['title']} is left out" for one in record["methods"])  # whose training failed before
+    notes = dict.fromkeys([*record["notes"], *(note for note in earlier.notes if not note.startswith(back))])
+    return {**record, "methods": list(described.values()), "notes": list(notes)}
 
 
 def _add(before: pd.DataFrame, now: pd.DataFrame, same: Mapping[str, Any]) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from btfl.data.manifest import SWITCHING
 from btfl.data.source import Source
 from btfl.data.streams import Manifest, Stream, render
 from btfl.engines.pool import WorkerPool
-from btfl.errors import InputError
+from btfl.errors import InputError, TooFewClientsError
 from btfl.methods.heads import Oracle
 from btfl.methods.registry import Variant
 from btfl.models import Network, to_arrays
@@ -233,6 +233,20 @@ def for_samples(methods: Sequence[Variant], kind: str, model: str) -> tuple[tupl
     if not kept:
         raise InputError(f"none of the methods can be used on {kind}. " + ". ".join(reasons))
     return tuple(kept), tuple(reasons)
+
+
+def trained(
+    methods: Sequence[Variant], failed: Mapping[str, TooFewClientsError]
+) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+    """Return the methods whose recipe could be trained, and why the others are left out; raise if none could be."""
+    kept = tuple(method for method in methods if method.trained_with not in failed)
+    if not kept:
+        raise next(iter(failed.values()))
+    return kept, tuple(
+        f"{method.title} is left out: the training of {method.trained_with} failed: {failed[method.trained_with]}"
+        for method in methods
+        if method.trained_with in failed
+    )
 
 
 def suitable(

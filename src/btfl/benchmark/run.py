@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import pandas as pd
 
 from btfl.backbones.embed import Embedder, Places, Rows
 from btfl.benchmark.earlier import add_record, add_rows, add_samples, find_earlier, joined
-from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable
+from btfl.benchmark.evaluate import Evaluation, evaluate, for_samples, needed_recipes, suitable, trained
 from btfl.benchmark.kept_end import KeptEnd, can_be_kept
 from btfl.benchmark.record import constants, describe_run
 from btfl.benchmark.unseen import Unseen, enrollable, evaluate_unseen
@@ -27,7 +28,7 @@ from btfl.engines.log import RunLog, TensorBoardReport, need_tensorboard
 from btfl.engines.mlflow_log import MlflowReport, need_mlflow
 from btfl.engines.pool import WorkerPool
 from btfl.engines.provenance import run_spec
-from btfl.errors import InputError
+from btfl.errors import InputError, TooFewClientsError
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import embedded, load_data, with_model
 from btfl.methods.registry import find_method
@@ -41,6 +42,8 @@ from btfl.runs.saved import SavedRun
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import check_inside, sealed, write_json
+
+log = logging.getLogger(__name__)
 
 Watch = Callable[[str, Event], None]
 """Called with the recipe, or ``evaluation``, and what has happened."""
@@ -130,27 +133,33 @@ def _run_bench(
 
     data, embedder = embed(experiment, data, workers, watch)
     federations: dict[str, TrainedFederation] = {}
+    failed: dict[str, TooFewClientsError] = {}
     for name in needed_recipes(methods):
-        federations[name] = train_recipe(
-            name,
-            experiment,
-            data,
-            engine or LocalEngine(workers),
-            files.folder,
-            watch=watch,
-            faults=faults,
-            tensorboard=tensorboard,
-            mlflow=mlflow,
-            start=start,
-        )
+        try:
+            federations[name] = train_recipe(
+                name,
+                experiment,
+                data,
+                engine or LocalEngine(workers),
+                files.folder,
+                watch=watch,
+                faults=faults,
+                tensorboard=tensorboard,
+                mlflow=mlflow,
+                start=start,
+            )
+        except TooFewClientsError as error:  # one training that diverges is no reason to lose all others
+            failed[name] = error
+            log.warning("the training of %s failed: %s", name, error)
 
+    methods, without = trained(methods, failed)
     methods, left_out = suitable(methods, federations)
     manifest.save(files.folder)
     if partition.names:
         write_clients(files.clients, partition.names, (part.sizes for part in partition.parts))
     private = _privacy_notes(experiment, federations)
     started = _start_notes(start, federations)
-    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *left_out, *started, *private)
+    notes = (*partition.notes, *_not_used(manifest, source), *for_others, *without, *left_out, *started, *private)
     whole = experiment if earlier is None else joined(experiment, earlier)
     record = describe_run(whole, source, manifest, methods, notes)
     times = Times.of_run(files.folder) if earlier is not None else Times()
