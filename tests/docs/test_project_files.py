@@ -48,17 +48,18 @@ def test_the_workflow_runs_the_gate_and_builds_the_image() -> None:
 
 def test_every_entry_of_the_zoo_has_a_card_for_people() -> None:
     page = (ROOT / "docs" / "model-cards.md").read_text()
-    head, *rows = (line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| "))
-    facts = {row[0]: row[1:] for row in rows if len(row) == len(head) + 1 or len(row) == len(head)}
-    for place, entry in enumerate(zoo_entries()):
-        card = entry.card
-        assert f"`{card['name']}`" in page
-        column = [cell.strip("`") for cell in head[-len(zoo_entries()) :]].index(card["name"])
-        assert facts["clients"][column] == str(card["experiment"]["clients"]), place
-        assert facts["trained"][column].startswith(card["date"])
-        rounds = {told["rounds"] for told in card["recipes"].values()}
-        assert facts["training"][column].startswith(f"{rounds.pop()} rounds")
-        assert sorted(facts["recipes"][column].split(", ")) == sorted(card["recipes"])
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    facts = {row[0].strip("`"): row[1:] for row in rows if len(row) == 5}
+    assert list(facts) == [entry.card["name"] for entry in zoo_entries()]
+    for entry in zoo_entries():
+        clients, training, recipes, megabytes = facts[entry.card["name"]]
+        assert clients == str(entry.clients)
+        (rounds,) = {told["rounds"] for told in entry.card["recipes"].values()}
+        assert training.startswith(f"{rounds}×")
+        assert recipes.split(", ") == sorted(entry.recipes)
+        size = sum(path.stat().st_size for path in entry.folder.iterdir()) / 1e6
+        assert float(megabytes) == pytest.approx(size, abs=0.051)
+        assert f"**`{entry.card['name']}`**" in page  # what it is, below
 
 
 def test_reference_pages_have_every_key_every_setting_and_every_command() -> None:

@@ -18,7 +18,7 @@ from btfl.methods.coherent.settings import FIRST_VERSION
 from btfl.monitor import identity
 from btfl.zoo.serving import entry_folder, load_serving, save_serving
 
-ENTRIES = {"cifar10-cnn-dir0.1-quick": 10, "cifar10-cnn-dir0.1": 20}
+ENTRIES = {"cifar10-cnn-dir0.1-quick": 10, "cifar10-cnn-dir0.1": 20, "hapt-natural": 30}
 
 
 @pytest.mark.parametrize(("name", "clients"), ENTRIES.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 from btfl.benchmark.run import BenchRun, run_bench
+from btfl.cli import main
 from btfl.cli.collect import collect
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import Experiment, make_experiment
@@ -81,7 +83,18 @@ def test_a_recipe_that_differs_at_the_end_alone_needs_no_rounds_of_its_own(
         assert (one.folder / "results.parquet").read_bytes() == (scratch.folder / "results.parquet").read_bytes()
         assert not any("last bits" in note for note in one.record["notes"])
     told = {"btfl": "0", "commit": "", "date": "2026-11-16", "machine": "a machine", "note": ""}
-    assert start.pack(scratch.folder, "once", tmp_path / "packed", told).recipes == ("fedavg",)
+    whole = start.pack(scratch.folder, "once", tmp_path / "packed", told)
+    assert whole.recipes == ("fedavg",)
+    assert whole.experiment["methods"] == ["ttt-release", "fedavg"]
+    assert whole.clients == 3
+    other = start.pack(scratch.folder, "other", tmp_path / "packed", told, ["ttt-release"])
+    assert other.recipes == ("ttt-release",)
+    assert other.experiment["methods"] == ["ttt-release"]  # FedAvg's own end is not in it
+    shared = start.pack(scratch.folder, "shared", tmp_path / "packed", told, ["fedavg"])
+    assert shared.experiment["methods"] == ["ttt-release", "fedavg"]
+    with pytest.raises(UnknownNameError, match=r"unknown recipe trained in .*'fedrep'.* Known: fedavg, ttt-release"):
+        start.pack(scratch.folder, "none", tmp_path / "packed", told, ["fedavg", "fedrep"])
+    assert not (tmp_path / "packed" / "none").exists()
 
 
 @pytest.mark.parametrize("step", ["begin", "save"])
@@ -139,6 +152,25 @@ def test_a_file_beside_a_start_says_what_is_different(run: BenchRun, tmp_path: P
     assert chosen.methods == ("btfl", "btfl[count=after]")
     assert chosen.training == run.experiment.training
     assert chosen.clients == run.experiment.clients
+
+
+def test_the_command_packs_what_is_asked_for_and_says_what_was_trained(
+    run: BenchRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def said(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["btfl", "zoo", *words])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit):
+            main()
+        return "".join(capfd.readouterr())
+
+    words = ("pack", str(run.folder), "light", "--into", str(tmp_path), "--recipe", "fedavg", "--no-serving")
+    assert "3 clients, dirichlet 0.2, honest split" in said(*words)
+    assert sorted(path.name.partition("-")[0] for path in (tmp_path / "light").iterdir()) == [
+        "card.json", "fedavg", "fedavg.json",
+    ]  # fmt: skip
+    assert "'fedavgg'. Did you mean fedavg? Known: fedavg." in said(*words[:5], "--recipe", "fedavgg")
+    assert "30 clients, natural, ordered split" in said("list")
 
 
 def test_an_entry_can_be_given_what_a_server_needs(run: BenchRun, entry: start.ZooEntry, tmp_path: Path) -> None:

@@ -67,7 +67,11 @@ class RunStart:
 
     def digest(self, recipe: str) -> str:
         """Return the sha256 of the federation there."""
-        return TrainedFederation.load(RunFiles(self.folder).training(recipe).final.folder).digest()
+        return self.federation(recipe).digest()
+
+    def federation(self, recipe: str) -> TrainedFederation:
+        """Return the federation that was trained there with a recipe."""
+        return TrainedFederation.load(RunFiles(self.folder).training(recipe).final.folder)
 
 
 def prepare_training(start: Start, spec: Mapping[str, Any], folder: Path, rounds_of: str | None = None) -> None:

@@ -8,7 +8,7 @@ was trained, and the sha256 that the finished federation had there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -50,6 +50,11 @@ class ZooEntry:
     def recipes(self) -> Sequence[str]:
         """What was trained."""
         return tuple(self.card["recipes"])
+
+    @property
+    def clients(self) -> int:
+        """How many clients were trained; older cards say what was asked for, which is as many."""
+        return int(self.card.get("clients", self.card["experiment"]["clients"]))
 
     def end_of_training(self, recipe: str) -> tuple[Mapping[str, Any], TrainingState]:
         """Return the specification and the weights of a recipe."""
@@ -103,7 +108,7 @@ def zoo_entries() -> list[ZooEntry]:
     return [ZooEntry.read(path.parent) for path in sorted(zoo.glob(f"*/{CARD}"))]
 
 
-def pack(run: Path, name: str, into: Path, about: Mapping[str, Any]) -> ZooEntry:
+def pack(run: Path, name: str, into: Path, about: Mapping[str, Any], only: Sequence[str] | None = None) -> ZooEntry:
     """Make an entry of the zoo from a finished run.
 
     Parameters
@@ -112,24 +117,40 @@ def pack(run: Path, name: str, into: Path, about: Mapping[str, Any]) -> ZooEntry
     name : what the entry is called
     into : the folder of the zoo
     about : what the card says of version, commit, date, machine, and a note
+    only : the recipes to pack, of those trained in the run; None: all. Methods that need another one are left out of
+        the entry's experiment, so that `btfl bench --from` asks for none that it lacks
     """
     check_name(name, "the name of an entry")
     record = load_run(run).record
     start, folder = RunStart(run, record["experiment"]), into / name
-    recipes = {}
-    for recipe in start.recipes:
-        if recipe_class(recipe).rounds_of in start.recipes:
+    chosen = tuple(start.recipes if only is None else dict.fromkeys(only))
+    for recipe in chosen:
+        if recipe not in start.recipes:
+            raise UnknownNameError(f"recipe trained in {run}", recipe, start.recipes)
+    recipes, clients = {}, 0
+    for recipe in chosen:
+        if recipe_class(recipe).rounds_of in chosen:
             continue  # the same weights a second time
         spec, state = start.end_of_training(recipe)
         fields = {"spec": dict(spec), "round": state.round, "history": [dict(row) for row in state.history]}
         save_record(folder, recipe, RECIPE_KIND, VERSION, fields, _flat(state))
-        recipes[recipe] = {"rounds": state.round, "sha256": start.digest(recipe)}
+        federation = start.federation(recipe)
+        clients = len(federation.outcomes)
+        recipes[recipe] = {"rounds": state.round, "sha256": federation.digest()}
     experiment = {key: value for key, value in start.experiment.items() if key not in ("root", "notes")}
+    if set(chosen) != set(start.recipes):
+        experiment["methods"] = _methods_on(recipes, record["methods"])
     if record["data"]["shift"] is None:  # the default is whatever is available, which may be more elsewhere
         experiment["shift"] = "none"
     card = {"kind": KIND, "version": VERSION, "name": name, "experiment": experiment, "recipes": recipes, **about}
-    write_json(folder / CARD, card)
+    write_json(folder / CARD, {**card, "clients": clients})
     return ZooEntry.read(folder)
+
+
+def _methods_on(recipes: Iterable[str], methods: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Name the methods of a run that need no other recipe than these."""
+    there = set(recipes)
+    return [each["name"] for each in methods if {each["recipe"], recipe_class(each["recipe"]).rounds_of} & there]
 
 
 def _flat(state: TrainingState) -> dict[str, Any]:
