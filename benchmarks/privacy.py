@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--epsilons", default="1,2,4,8")
     parser.add_argument("--units", default="record,client")
     parser.add_argument("--full", action="store_true", help="private training, too")
+    parser.add_argument("--full-only", action="store_true", help="of all runs, private training of whole clients alone")
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--records", type=int, help="DP-SGD, too, for clients of about so many records")
     parser.add_argument("--record-clip", type=float, default=0.1, help="DP-SGD: longest gradient of a record")
@@ -57,10 +58,11 @@ def main() -> None:
         write_atomically(options.out / "privacy.csv", table.to_csv(index=False).encode())
         write_atomically(options.out / "privacy.md", _markdown(table).encode())
 
-    if not options.records_only:
+    alone = options.records_only or options.full_only
+    if not alone:
         add("nothing", "-", float("inf"), {})
-    private = () if options.records_only else ("summary", "full") if options.full else ("summary",)
-    for of in private:
+    private = () if alone else ("summary", "full") if options.full else ("summary",)
+    for of in ("full",) if options.full_only else private:
         for unit in options.units.split(",") if of == "summary" else ("client",):
             for epsilon in epsilons:
                 add(of, unit, epsilon, {"privacy": of, "privacy_unit": unit, "epsilon": epsilon})

@@ -16,7 +16,7 @@ from btfl.data.federated import FederatedData
 from btfl.data.partition import PartitionSettings, make_partition
 from btfl.data.sources.digits import load
 from btfl.engines import Event, FaultSettings, LocalEngine, train_federation
-from btfl.errors import InputError
+from btfl.errors import InputError, StorageError
 from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
@@ -162,6 +162,29 @@ def test_what_cannot_be_noticed_does_not_stop_the_server(name: str, tmp_path: Pa
     federation, events = train({2: HOSTILE[name]}, tmp_path, settings=replace(SETTINGS, defence="none"))
     assert not [event.warning for event in events if event.warning]
     assert None not in federation.outcomes
+
+
+def test_by_default_a_liar_is_left_out_of_a_round_and_nothing_changes_where_nobody_lies(tmp_path: Path) -> None:
+    lied, events = train({2: HOSTILE["update times 100"]})
+    [told] = [event for event in events if event.warning]
+    assert (told.client, told.stage) == (2, "train")
+    others = (0, 1, 3)  # the liar itself keeps the personal head that it has trained
+    without = digests_without(((2, "train"),), 4)
+    assert [digests(lied)[client] for client in others] == [without[client] for client in others]
+    honest, events = train({}, tmp_path / "honest")
+    undefended, _ = train({}, settings=replace(SETTINGS, defence="none"))
+    assert digests(honest) == digests(undefended)
+    assert not [event for event in events if event.warning]
+    assert json.loads((tmp_path / "honest" / "log.jsonl").read_text().splitlines()[0])["defence"] == "screen"
+
+
+def test_a_run_that_older_versions_began_without_a_defence_goes_on(tmp_path: Path) -> None:
+    """They did not write the defence down, which was ``none``; so does a run that leaves it to btfl."""
+    first, _ = train({}, tmp_path)
+    again, _ = train({}, tmp_path, settings=replace(SETTINGS, defence="none"))
+    assert digests(again) == digests(first)
+    with pytest.raises(StorageError, match=r"settings\.defence"):
+        train({}, tmp_path, settings=replace(SETTINGS, defence="median"))
 
 
 def with_sums_nobody_asked_for(size: int) -> Hostile:

@@ -61,3 +61,25 @@ def test_without_a_defence_everything_is_added_up() -> None:
     summaries = honest(6)
     summaries[0] = Summary.of(data(0)[0] * 1000, data(0)[1], CLASSES)
     assert bytes_of(total(summaries, "none")[0]) == bytes_of(Summary.total(summaries))
+
+
+def test_a_class_that_few_have_is_not_judged_by_a_head_that_has_not_learned_it() -> None:
+    """Two clients alone have class 3, and the head takes it for class 0."""
+    weight = MEANS.copy()
+    weight[3] = 0.0
+    made = Totalling(TrainingSettings(), LinearHead(weight, -0.5 * (weight**2).sum(axis=1)))
+    rng = np.random.default_rng(0)
+    for client in range(8):
+        labels = rng.integers(3, size=40) if client > 1 else np.full(40, 3)
+        features = np.maximum(MEANS[labels] + rng.normal(size=(40, WIDTH)), 0).astype(np.float32)
+        if client < 2:
+            features[:, 0] += 9.0
+        made.add(client, Summary.of(features, labels, CLASSES))
+    assert made.result()[1] == {}
+
+
+def test_sums_with_noise_of_the_clients_own_are_not_compared() -> None:
+    made = Totalling(TrainingSettings(), HEAD, exact=False)
+    for client, summary in enumerate(honest(5)):
+        made.add(client, summary if client else Summary.of(data(0)[0] * 1000, data(0)[1], CLASSES))
+    assert made.result()[1] == {}

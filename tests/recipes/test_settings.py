@@ -20,9 +20,23 @@ def test_defaults_are_written_down_as_in_the_first_runs() -> None:
     assert set(TrainingSettings.for_model("cct4", precision="fp32", compile=False).as_dict()) == FIRST
 
 
-@pytest.mark.parametrize("change", [{"precision": "bf16"}, {"compile": True}])
+@pytest.mark.parametrize(
+    "change", [{"precision": "bf16"}, {"compile": True}, {"defence": "none"}, {"defence": "screen"}]
+)
 def test_what_changes_the_weights_is_written_down(change: dict[str, Any]) -> None:
     assert TrainingSettings(**change).as_dict() == {**TrainingSettings().as_dict(), **change}
+
+
+def test_the_defence_that_is_left_to_btfl_compares_updates_wherever_the_server_sees_them() -> None:
+    assert TrainingSettings().defence_in_force == "screen"
+    assert TrainingSettings(privacy="summary").defence_in_force == "screen"
+    assert TrainingSettings(secure=True).defence_in_force == "none"
+    assert TrainingSettings(privacy="full").defence_in_force == "none"
+    records = {"privacy": "full", "privacy_unit": "record", "privacy_mechanism": "dp-sgd", "client_samples": 50}
+    assert TrainingSettings.make(**records).defence_in_force == "screen"
+    assert TrainingSettings(defence="median").defence_in_force == "median"
+    with pytest.raises(InputError, match="do not go together"):
+        TrainingSettings(secure=True, defence="screen")
 
 
 def test_wrong_values_are_refused() -> None:

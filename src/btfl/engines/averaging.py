@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from btfl.core.client import Weights
 from btfl.engines.aggregate import Averaged, Mean, RunningSum
+from btfl.engines.naming import misnamed
 from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
 from btfl.engines.rows import Rows
-from btfl.engines.screening import GROUP, screen, smaller_camp
-from btfl.randomness import generator
+from btfl.engines.screening import GROUP, MOST_PAIRS, screen, smaller_camp
 from btfl.recipes.base import Update
 from btfl.recipes.settings import TrainingSettings
 from btfl.runs.standing import MANY, Standing
+
+HEAD = "head.weight"
+"""The rows of the classes, where a recipe uploads a head."""
 
 
 class Averaging:
@@ -24,63 +27,92 @@ class Averaging:
     Parameters
     ----------
     shared : weights that the clients began with
-    settings : which defence, against what share of liars, and the seed
+    settings : which defence, and against what share of liars
     round_ : which round
     standing : what is known of the clients from the rounds before
+    leans : whether an honest update has a positive product with ``shared`` (``Recipe.grows_surer``)
+    untrained : whether the first round began with weights that nobody has trained: clients may agree there
     """
 
-    def __init__(self, shared: Weights, settings: TrainingSettings, round_: int, standing: Standing) -> None:
+    def __init__(
+        self,
+        shared: Weights,
+        settings: TrainingSettings,
+        round_: int,
+        standing: Standing,
+        *,
+        leans: bool = True,
+        untrained: bool = True,
+    ) -> None:
         self._shared, self._settings, self._round, self._standing = shared, settings, round_, standing
+        self._leans, self._untrained, self._defence = leans, untrained, settings.defence_in_force
         self._sum, self._rows = RunningSum(), Rows()
         self._clients: list[int] = []
         self._samples: list[int] = []
+        self._names: tuple[str, ...] = ()
+        self._seen, self._turned = 0, 0
+        self._left_out: dict[int, str] = {}
 
     def add(self, client: int, update: Update) -> None:
         """Take one client's update, which has been checked."""
-        self._sum.add(update.upload, update.samples)
+        if self._defence == "none" or not update.upload:
+            self._sum.add(update.upload, update.samples)
+            return
+        self._names = self._names or tuple(update.upload)
         self._clients.append(client)
         self._samples.append(int(update.samples))
-        if self._settings.defence != "none" and update.upload:
-            self._rows.add(update.upload)
+        self._rows.add(update.upload)
+        if self._defence == "screen" and len(self._rows) == GROUP:
+            self._screen()
 
     def result(self) -> Averaged:
         """Return the weights to go on with, and who was left out."""
-        defence = self._settings.defence
-        if defence == "none" or not len(self._rows):
+        if self._defence in ("none", "screen"):
+            if len(self._rows):
+                self._screen()
+            mean, standing = self._sum.mean(), self._standing
+            many = self._leans and self._round > 1 and self._turned >= MANY * self._seen
+            restart = bool(self._left_out) and not standing.restarted and many
+            if restart:
+                turned = standing.turned(list(standing.rounds))
+                standing = replace(standing, usual=0.0, suspects=frozenset(turned), restarted=True)
+            return Averaged(mean, self._left_out, standing, restart)
+        if not len(self._rows):
             return Averaged(self._sum.mean(), standing=self._standing)
-        if defence == "screen":
-            return self._screened()
-        return Averaged(self._robust(defence), standing=self._standing)
+        return Averaged(self._robust(self._defence), standing=self._standing)
 
-    def _screened(self) -> Averaged:
-        standing = self._standing.after(self._clients, self._rows.cosines(self._shared))
-        if self._round == 1 and len(self._rows) <= GROUP:
-            camp = smaller_camp(self._rows.gram(range(len(self._rows)), self._shared))
-            standing = standing.suspecting(self._clients[place] for place in camp)
-        turned = standing.turned(self._clients)
-        found: dict[int, str] = {}
-        for group in self._groups():
-            suspects = [place for place, member in enumerate(group) if self._clients[member] in turned]
-            named = screen(self._rows.gram(group, self._shared), suspects)
-            found |= {group[place]: why for place, why in named.items()}
-        if not found:
-            return Averaged(self._sum.mean(), standing=standing)
-        restart = not standing.restarted and self._round > 1 and len(turned) >= MANY * len(self._rows)
-        if restart:
-            standing = Standing(suspects=frozenset(turned), restarted=True)
-        kept = RunningSum()
+    def _screen(self) -> None:
+        """Compare the updates that are waiting with each other, and add those of honest clients to the sum."""
+        along, lengths = self._rows.paths(self._shared)
+        standing, turned = self._standing.measuring(float(np.median(lengths))), set[int]()
+        if self._leans:
+            standing = standing.after(self._clients, along, lengths)
+            if self._untrained and self._round == 1 and self._seen == 0:
+                standing = self._first_look(standing)
+            turned = standing.turned(self._clients)
+        suspects = [place for place, client in enumerate(self._clients) if client in turned]
+        named = [place for place, client in enumerate(self._clients) if client in standing.misnamed]
+        found = screen(along, lengths, standing.usual, self._rows.near, suspects, named)
         for place, samples in enumerate(self._samples):
             if place not in found:
-                kept.add(self._rows.arrays(place), samples)
-        left_out = {self._clients[place]: why for place, why in sorted(found.items())}
-        return Averaged(kept.mean(), left_out, standing, restart)
+                arrays = self._rows.arrays(place)
+                self._sum.add({name: arrays[name] for name in self._names}, samples)
+        self._left_out |= {self._clients[place]: why for place, why in sorted(found.items())}
+        self._turned += len(turned - standing.suspects - standing.misnamed)  # who was not left out from the first round
+        self._standing, self._seen = standing, self._seen + len(self._rows)
+        self._rows, self._clients, self._samples = Rows(), [], []
 
-    def _groups(self) -> list[Sequence[int]]:
-        count = len(self._rows)
-        if count <= GROUP:
-            return [range(count)]
-        order = generator(self._settings.seed, "screening", self._round).permutation(count)
-        return [sorted(part.tolist()) for part in np.array_split(order, -(-count // GROUP))]
+    def _first_look(self, standing: Standing) -> Standing:
+        """Return the standing with those under suspicion who are against the majority in the very first round."""
+        places = range(len(self._rows))
+        if len(places) <= MOST_PAIRS:
+            camp = smaller_camp(self._rows.gram(places, self._shared))
+            standing = standing.suspecting(self._clients[place] for place in camp)
+        if HEAD in self._names and HEAD in self._shared:
+            steps = np.stack([self._rows.arrays(place)[HEAD] - self._shared[HEAD] for place in places])
+            found = misnamed(steps.astype(np.float64))
+            standing = standing.naming(self._clients[place] for place in found)
+        return standing
 
     def _robust(self, defence: str) -> Mean:
         places, liars = range(len(self._rows)), self._settings.liars

@@ -130,6 +130,8 @@ def _train(
     private = None
     if recipe.settings.is_private:
         private = PrivateRun(recipe.settings, rounds, len(data), None if run is None else run.files.privacy)
+    if recipe.settings.defence == "auto" and recipe.settings.defence_in_force == "none":
+        log.info("nobody sees single updates here (secure sums, or noise on them): no defence against liars")
     event = "resume" if progress else "start"
     first = None if initial is None else initial.of(recipe)
     if not progress:
@@ -137,7 +139,8 @@ def _train(
     with engine.open(recipe, data) as session:
         if run is not None and run_log is not None:  # not before: a wrong model or device leaves nothing behind
             run.begin(spec)
-            run_log.write(event, recipe=recipe.name, round=progress.round, rounds=rounds, clients=len(data))
+            about = {"round": progress.round, "rounds": rounds, "clients": len(data)}
+            run_log.write(event, recipe=recipe.name, **about, defence=recipe.settings.defence_in_force)
         stage = Stage(recipe, session, Door(recipe, data, faults), faults, tell, private, first)
         while progress.round < rounds:
             progress, changed = stage.one_round(len(data), progress)

@@ -2,7 +2,7 @@
 
 A line is one JSON object: what happened (``event``), when (``time``, UTC) and its numbers.
 
-- ``start``, ``resume``: recipe, round (completed before), rounds, clients (of the federation)
+- ``start``, ``resume``: recipe, round (completed before), rounds, clients (of the federation), defence (in force)
 - ``taken``: recipe and rounds, where a recipe begins with what another one has trained
 - ``kept``: recipe, where the end was made before from the same weights (`btfl bench --from`) and was kept
 - ``round``: round, rounds, clients (whose updates were used), seconds, bytes_up and bytes_down (of arrays, all clients

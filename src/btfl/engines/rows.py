@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 IN_MEMORY = 2**28
 """Bytes of uploads that are kept in memory; the rest goes to a temporary file, which ends with the round."""
 _BLOCK = 2**22  # numbers that are looked at together
+_GLANCE = 1024  # numbers by which most rows that are not near each other are told apart
 
 
 class Rows:
@@ -81,14 +82,27 @@ class Rows:
             products += np.einsum("ic,jc->ij", block, block)
         return products
 
-    def cosines(self, centre: Mapping[str, NDArray[Any]]) -> Floats:
-        """Return for each row the cosine between ``centre`` and the row less ``centre``; 0 where one of them is 0."""
-        middle, found = self._row_of(centre), np.zeros(len(self._rows))
+    def paths(self, centre: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
+        """Return how far each row less ``centre`` goes along ``centre``, and how long it is.
+
+        The first is the product with ``centre`` divided by the length of ``centre``; 0 where that is 0.
+        """
+        middle = self._row_of(centre)
+        size = float(np.sqrt(np.vecdot(middle, middle)))
+        along, lengths = np.zeros(len(self._rows)), np.zeros(len(self._rows))
         for place, row in enumerate(self._rows):
             step = np.asarray(row, dtype=np.float64) - middle
-            length = float(np.sqrt(np.vecdot(step, step) * np.vecdot(middle, middle)))
-            found[place] = float(np.vecdot(step, middle)) / length if length > 0 else 0.0
-        return found
+            lengths[place] = float(np.sqrt(np.vecdot(step, step)))
+            along[place] = float(np.vecdot(step, middle)) / size if size > 0 else 0.0
+        return along, lengths
+
+    def near(self, one: int, other: int, reach: float) -> bool:
+        """Return whether two rows are nearer to each other than ``reach``; a few numbers tell for most that are not."""
+        for part in (slice(_GLANCE), slice(None)):
+            apart = np.asarray(self._rows[one][part], dtype=np.float64) - self._rows[other][part]
+            if float(np.sqrt(np.vecdot(apart, apart))) >= reach:
+                return False
+        return True
 
     def _row_of(self, arrays: Mapping[str, NDArray[Any]]) -> Floats:
         """Return arrays as a row; one that is not there is zero: a recipe may add arrays to those it began with."""

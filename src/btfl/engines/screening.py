@@ -2,18 +2,25 @@
 
 Updates (weights less those that were sent) are compared with each other, never with a number of their own:
 
-- **size**: an update longer than ``SIZE`` times the median one;
-- **copies**: updates nearer to each other than ``COPY`` times the median distance count once. Colluders that agree on
-  one vector are recognised by it;
+- **size**: an update longer than ``SIZE`` times the usual one. The usual length is the largest median of any round so
+  far: where training has nothing left to learn the median of a round is next to nothing, and one sample that is still
+  wrong makes an update many times as long;
+- **copies**: updates nearer to each other than ``COPY`` of their own length count once. Colluders that agree on one
+  vector are recognised by it. Clients that have one class each, the same, were seen to be as near as 0.08; what is
+  short next to the usual length can do no harm, and is not compared;
 - **turned**: training makes a model surer of itself, so that a client's update has a positive product with the weights
   it began with, whatever its classes are; one that is turned round has a negative one. The cosine varies from round to
-  round, so its mean over the rounds so far counts (``btfl.runs.standing``): below minus half the median client's.
+  round, so its mean over the rounds so far counts (``btfl.runs.standing``), short updates for less, each seen from
+  where most went: below minus half the median client's, and farther from it than an honest one of so many is, by how
+  far those are apart. It holds where all that is uploaded is trained by cross-entropy under one shared head, and is
+  asked of those recipes alone (``Recipe.grows_surer``): an extractor under heads of the clients' own, means and
+  covariances have no such sign.
 
 Clients of very different data pull in different directions, and from some round on two honest updates may well be
 opposed: tests that compare directions alone (cosines of pairs, distances to neighbours) leave honest clients out there.
 In the first round they may agree: all are as far from any solution. So once, in that round and if they do, the main
-eigenvector of all pairs' cosines tells two camps apart, and whoever is in the smaller one is left out until its mean
-cosine speaks for it.
+eigenvector of all pairs' cosines tells two camps apart. Whoever is in the smaller one, and as much against the larger
+one as that is for itself, is left out until its leaning speaks for it.
 
 Where many are found turned round, they have led training astray before they were: it begins again from the first
 weights, once, in the rounds that are left.
@@ -23,45 +30,60 @@ Never half of the clients or more are left out, and with fewer than ``FEWEST`` i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-SIZE, COPY = 30.0, 0.1
-"""Honest updates were seen to be up to 14 times as long as the median one, and no nearer than 0.3 of the median
-distance (docs/privacy.md)."""
-AGAINST = 0.3
-"""Of the median leaning: an update is against the majority if it leans so much the other way."""
+SIZE, COPY = 30.0, 0.01
+"""Honest updates were seen to be up to 14 times as long as the usual one, and no nearer to another than 0.08 of their
+length (docs/privacy.md)."""
+SHORT = 0.1
+"""Of the usual length: no update below this is taken for a copy."""
+AGAINST = 0.5
+"""Of the larger camp's mean cosine with itself: an update is against it if its own is so far below zero."""
 AGREED = 0.25
 """Of the largest eigenvalue that there can be: with less, clients agree on nothing that one could be against."""
 FEWEST = 4
 GROUP = 512
-"""With more clients in a round, they are compared in random groups of at most so many."""
+"""With more clients in a round, so many are compared with each other at a time, in their order."""
+MOST_PAIRS = 128
+"""With more clients in the first round, their directions are not compared: that grows with the square."""
 
 
-def screen(products: Floats, turned: Sequence[int] = ()) -> dict[int, str]:
+def screen(
+    along: Floats,
+    lengths: Floats,
+    usual: float,
+    near: Callable[[int, int, float], bool],
+    turned: Sequence[int] = (),
+    misnamed: Sequence[int] = (),
+) -> dict[int, str]:
     """Return the places of updates to leave out, and why.
 
     Parameters
     ----------
-    products : (clients, clients) products of all updates with each other
+    along, lengths : (clients,) how far each update goes along the weights that were sent, and how long it is
+    usual : the usual length of an update
+    near : whether two updates, by their places, are nearer to each other than a length
     turned : places of those that point away from what the others agree on (``Standing.turned``)
+    misnamed : places of those that call classes by other names (``btfl.engines.naming``)
     """
-    count = len(products)
-    lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
-    middle = float(np.median(lengths)) if count else 0.0
-    if count < FEWEST or middle <= 0:
+    count = len(lengths)
+    if count < FEWEST or usual <= 0:
         return {}
     found = {
-        int(place): f"its update is {lengths[place] / middle:.3g} times as long as the median one"
-        for place in np.flatnonzero(lengths > SIZE * middle)
+        int(place): f"its update is {lengths[place] / usual:.3g} times as long as the usual one"
+        for place in np.flatnonzero(lengths > SIZE * usual)
     }
     found |= {place: "its updates point away from where training goes" for place in turned if place not in found}
-    rest = [place for place in range(count) if place not in found and lengths[place] > 0]
-    found |= {rest[place]: "its update is a copy of another one" for place in _copies(products[np.ix_(rest, rest)])}
+    found |= {place: "it calls classes by other names than most" for place in misnamed if place not in found}
+    rest = [place for place in range(count) if place not in found and lengths[place] > SHORT * usual]
+    if len(rest) >= FEWEST:
+        copies = _copies(rest, along, lengths, near)
+        found |= dict.fromkeys(copies, "its update is a copy of another one")
     return found if 2 * len(found) < count else {}
 
 
@@ -79,15 +101,27 @@ def smaller_camp(products: Floats) -> list[int]:
         return []
     if 2 * int((leaning < 0).sum()) > count:
         leaning = -leaning
-    against = np.flatnonzero(leaning < -AGAINST * float(np.median(np.abs(leaning))))
+    larger = leaning > 0
+    others = np.maximum(larger.sum() - larger, 1)  # of the larger camp, without oneself
+    means = cosines[:, larger].sum(axis=1) / others
+    against = np.flatnonzero(~larger & (means < -AGAINST * float(np.median(means[larger]))))
     return [int(place) for place in against] if 2 * len(against) < count else []
 
 
-def _copies(products: Floats) -> list[int]:
-    """Return who has sent what another has sent before it, or nearly."""
-    if len(products) < FEWEST:
-        return []
-    own = np.diagonal(products)
-    distances = np.sqrt(np.maximum(own[:, None] + own - 2 * products, 0.0))
-    near = distances < COPY * float(np.median(distances[np.triu_indices(len(products), 1)]))
-    return [place for place in range(1, len(products)) if near[place, :place].any()]
+def _copies(
+    places: Sequence[int], along: Floats, lengths: Floats, near: Callable[[int, int, float], bool]
+) -> list[int]:
+    """Return who has sent what another has sent before it, or nearly.
+
+    Two updates that are near each other are near in length, and go as far along the weights: other pairs are skipped.
+    """
+    found = set[int]()
+    ordered = sorted(places, key=lambda place: float(lengths[place]))
+    for number, one in enumerate(ordered):
+        for other in ordered[number + 1 :]:
+            reach = COPY * float(lengths[other])
+            if lengths[other] - lengths[one] > reach:
+                break
+            if abs(along[other] - along[one]) <= reach and near(one, other, reach):
+                found.add(max(one, other))
+    return sorted(found)

@@ -152,7 +152,10 @@ class Stage:
 
     def _averaging(self, progress: TrainingState, round_: int) -> Averaging | PrivateAveraging:
         private = self.private and self.private.averaging(progress.shared, round_, progress.clip)
-        return private or Averaging(progress.shared, self.recipe.settings, round_, progress.standing)
+        if private:
+            return private
+        about = {"leans": self.recipe.leans, "untrained": self.first is None}
+        return Averaging(progress.shared, self.recipe.settings, round_, progress.standing, **about)
 
     def _leave_out(self, stage: str, round_: int, clients: Mapping[int, str]) -> None:
         """Tell of clients whose answers look right and are too far from all others'."""
@@ -188,7 +191,7 @@ class Stage:
             return total, self._bundles(clients, shared, total, ready, keep)
         count, ready = _Count(clients, self), list[Job]()
         totalling = (
-            Totalling(self.recipe.settings, self.recipe.shared_head(shared))
+            Totalling(self.recipe.settings, self.recipe.shared_head(shared), exact=self.recipe.protection is None)
             if self.private is None
             else self.private.totalling()
         )

@@ -52,6 +52,7 @@ class Balanced(FedAvg):
     """The global model trained with balanced softmax; FedTHE's personal head and FedRoD's private head."""
 
     name: ClassVar[str] = "balanced"
+    grows_surer: ClassVar[bool] = True
 
     def loss(self, data: ClientData) -> Loss:
         """Return the balanced softmax for the client's label mix."""

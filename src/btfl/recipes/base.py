@@ -53,6 +53,10 @@ class Recipe(ABC):
     private_records: ClassVar[bool] = False
     """Whether DP-SGD, where it is asked for, trains all that is uploaded in a round. Not inherited: a recipe made from
     another one says it again, since what it uploads beside that has no noise."""
+    grows_surer: ClassVar[bool] = False
+    """Whether all that is uploaded is trained by cross-entropy under one shared head: a round then makes the model
+    surer of itself, and an honest update has a positive product with the weights that were sent, which the defence
+    ``screen`` relies on. Not inherited, for the same reason."""
     protection: Callable[[int], Protection] | None = None
     """Makes, from a client's number, what is done to its data before its summary is uploaded: clipping, noise."""
 
@@ -72,6 +76,11 @@ class Recipe(ABC):
         if cls.trains_extractor_alone and model in HEADS_ALONE:
             return f"trains an extractor under a fixed head, and the model '{model}' has none"
         return None
+
+    @property
+    def leans(self) -> bool:
+        """Whether honest updates lean towards the weights that were sent (``grows_surer``); heads alone do not."""
+        return bool(vars(type(self)).get("grows_surer", False)) and self.settings.model not in HEADS_ALONE
 
     @property
     def rounds(self) -> int:

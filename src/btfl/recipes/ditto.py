@@ -29,6 +29,7 @@ class Ditto(FedAvg):
 
     name: ClassVar[str] = "ditto"
     private_records: ClassVar[bool] = True  # the personal model stays with the client
+    grows_surer: ClassVar[bool] = True
 
     def train(self, round_: int, shared: Weights, private: Weights, data: ClientData) -> Update:
         """Do FedAvg's work, then train the personal model towards its own data and the model that was received."""

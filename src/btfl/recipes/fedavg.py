@@ -39,6 +39,7 @@ class FedAvg(NetworkRecipe):
     name: ClassVar[str] = "fedavg"
     calibrates: ClassVar[bool] = True
     private_records: ClassVar[bool] = True
+    grows_surer: ClassVar[bool] = True
 
     def initial(self) -> Weights:
         """Return the model's initial weights, a function of the seed."""

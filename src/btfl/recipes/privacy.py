@@ -54,7 +54,7 @@ class PrivacySettings(Settings):
         """Refuse settings that do not go together."""
         defence = getattr(self, "defence", "none")
         self._check_mechanism()
-        if self.clips_updates and defence != "none":
+        if self.clips_updates and defence not in ("auto", "none"):
             raise InputError(
                 f"{self.title}: defence={defence} and privacy=full do not go together: who is left out depends on the "
                 "data, which the guarantee does not cover. Clipping bounds what a liar can do; leave the defence out"

@@ -13,7 +13,16 @@ from btfl.recipes.privacy import PrivacySettings
 Optimiser = Literal["sgd", "adam"]
 Precision = Literal["fp32", "bf16"]
 Defence = Literal[
-    "screen", "none", "median", "trimmed-mean", "clip", "multi-krum", "geometric-median", "centred-clipping", "dnc"
+    "auto",
+    "screen",
+    "none",
+    "median",
+    "trimmed-mean",
+    "clip",
+    "multi-krum",
+    "geometric-median",
+    "centred-clipping",
+    "dnc",
 ]
 
 
@@ -55,7 +64,9 @@ class TrainingSettings(PrivacySettings):
     )
     compile: bool = knob(False, "Whether torch.compile makes a faster extractor for training.")
     defence: Defence = knob(
-        "none", "How the server averages, against clients that lie; `screen` leaves out who is far from all others."
+        "auto",
+        "How the server averages, against clients that lie; `screen` leaves out who is far from all others; `auto` is "
+        "that, wherever the server sees single updates (not with secure, nor with privacy=full but for dp-sgd).",
     )
     secure: bool = knob(
         False, "Secure aggregation: the server learns sums alone, masked on Flower; in one process the same arithmetic."
@@ -73,7 +84,7 @@ class TrainingSettings(PrivacySettings):
     def check(self) -> None:
         """Refuse settings that do not go together."""
         super().check()
-        if self.secure and self.defence != "none":
+        if self.secure and self.defence not in ("auto", "none"):
             raise InputError(
                 f"training: defence={self.defence} and secure do not go together: it compares single updates, which "
                 "nobody sees. Leave the defence out"
@@ -88,6 +99,13 @@ class TrainingSettings(PrivacySettings):
                 "training: privacy_mechanism=dp-sgd computes the gradient of each record, which is done in fp32 and "
                 "without torch.compile: leave precision at fp32 and compile at false"
             )
+
+    @property
+    def defence_in_force(self) -> str:
+        """The defence, where it is left to btfl: ``screen``, or ``none`` where nobody sees single updates."""
+        if self.defence != "auto":
+            return self.defence
+        return "none" if self.secure or self.clips_updates else "screen"
 
     @classmethod
     def for_model(cls, model: str, **changes: Any) -> TrainingSettings:
@@ -115,7 +133,7 @@ _LATER: Mapping[str, Any] = {
     "dbe_momentum": 1.0,
     "babu_epochs": 5,
     "adaptation_rounds": 20,
-    "defence": "none",
+    "defence": "auto",
     "secure": False,
     "secure_range": 256.0,
     "liars": 0.2,

@@ -307,7 +307,8 @@ class _PrivateStates(Mapping[int, Weights]):
 def differences(found: Any, wanted: Any, name: str = "") -> list[str]:
     """Name what differs between two specifications of a training, with both values.
 
-    What the same samples are called is no difference: it may be the name of a file.
+    What the same samples are called is no difference: it may be the name of a file. Nor is a defence ``none`` where
+    nothing is said of it: that was the default until 0.2, which did not write it down.
     """
     if isinstance(found, dict) and isinstance(wanted, dict):
         fingerprint = found.get("fingerprint")
@@ -317,4 +318,5 @@ def differences(found: Any, wanted: Any, name: str = "") -> list[str]:
             for key in {*found, *wanted} - called
             for difference in differences(found.get(key), wanted.get(key), re.sub(r"^\.", "", f"{name}.{key}"))
         ]
-    return [] if found == wanted else [f"{name} ({found!r} there, {wanted!r} asked for)"]
+    undefended = name == "settings.defence" and found is None and wanted == "none"
+    return [] if found == wanted or undefended else [f"{name} ({found!r} there, {wanted!r} asked for)"]
