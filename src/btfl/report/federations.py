@@ -117,7 +117,8 @@ class Federation:
 def read_federations(folder: str | Path) -> list[Federation]:
     """Return the federations of all result folders in a folder: by version of ours, the newest first, then by name.
 
-    Folders are one federation if their streams have the same hashes and their clients were trained alike.
+    Folders are one federation if their streams have the same hashes and their clients were trained alike, or if one has
+    nothing but methods of others.
     """
     kept = [place for place in sorted(Path(folder).glob("*/")) if runs_in(place) != [place] or _is_run(place)]
     if not kept:
@@ -258,14 +259,16 @@ def _age(method: str) -> int:
 def _are_one(group: Group, other: Group) -> bool:
     """Return whether two groups have the same streams and clients that were trained alike.
 
-    Settings of training that one of them does not know, being older, are as they always were.
+    Settings of training that one of them does not know, being older, are as they always were. Methods beside which
+    nothing of ours was run were trained in another way because they must be, as pFedFDA with its paper's optimiser.
     """
     here, there = (
         {(run.seed, run.draw, run.manifest_hash, run.experiment["model"]) for run in each.runs}
         for each in (group, other)
     )
     one, two = group.first.record["training"], other.first.record["training"]
-    return here == there and all(one[name] == two[name] for name in one.keys() & two.keys())
+    alike = all(one[name] == two[name] for name in one.keys() & two.keys())
+    return here == there and (alike or not any(name in other.titles for name in OURS))
 
 
 def _is_run(folder: Path) -> bool:
