@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -54,7 +55,7 @@ def damaged_json(content: Any, rng: random.Random, seal: str = "record_sha256") 
             other, at = rng.choice(places)
             parent[key] = json.loads(json.dumps(other[at])) if other is not parent or at in other else None
         else:
-            parent[key] = rng.choice(WORDS)
+            parent[key] = copy.deepcopy(rng.choice(WORDS))  # lists among them are filled in the next turn
     text = json.dumps(content).encode()
     if rng.random() < 0.1:
         text = text.replace(rng.choice((b"1", b"0.4", b"null", b"60", b"[]")), rng.choice(RAW), 1)
