@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from btfl.errors import InputError, UnknownNameError
+from btfl.recipes.registry import make_recipe
 from btfl.recipes.settings import TrainingSettings
 
 FIRST = {
@@ -37,6 +38,15 @@ def test_the_defence_that_is_left_to_btfl_compares_updates_wherever_the_server_s
     assert TrainingSettings(defence="median").defence_in_force == "median"
     with pytest.raises(InputError, match="do not go together"):
         TrainingSettings(secure=True, defence="screen")
+
+
+def test_left_to_btfl_the_defence_is_for_recipes_whose_updates_lean() -> None:
+    """Rates that are learned after training, Gaussians and heads of the clients' own differ by far without a lie."""
+    images = TrainingSettings.for_model("mlp")
+    found = {name: make_recipe(name, images, (8, 8, 1), 10).defence for name in ("fedavg", "ditto", "atp", "fedrep")}
+    assert found == {"fedavg": "screen", "ditto": "screen", "atp": "none", "fedrep": "none"}
+    asked = TrainingSettings.for_model("mlp", defence="screen")
+    assert make_recipe("atp", asked, (8, 8, 1), 10).defence == "screen"
 
 
 def test_wrong_values_are_refused() -> None:

@@ -57,6 +57,8 @@ class Watcher:
 
     def __call__(self, recipe: str, event: Event) -> None:
         """Move a bar; what a warning says has come as a line already."""
+        if not event.clients:  # a warning about a client, and nothing that was done
+            return
         key, words = f"{event.stage} {recipe}", _WORDS[event.stage].format(recipe=recipe)
         training = event.stage == "train"
         before = event.round - 1 if training else 0  # a run that goes on has these behind it, and not by its speed

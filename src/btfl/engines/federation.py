@@ -140,7 +140,7 @@ def _train(
         if run is not None and run_log is not None:  # not before: a wrong model or device leaves nothing behind
             run.begin(spec)
             about = {"round": progress.round, "rounds": rounds, "clients": len(data)}
-            run_log.write(event, recipe=recipe.name, **about, defence=recipe.settings.defence_in_force)
+            run_log.write(event, recipe=recipe.name, **about, defence=recipe.defence)
         stage = Stage(recipe, session, Door(recipe, data, faults), faults, tell, private, first)
         while progress.round < rounds:
             progress, changed = stage.one_round(len(data), progress)

@@ -26,6 +26,7 @@ from btfl.engines.totals import Totalling
 from btfl.errors import TooFewClientsError
 from btfl.randomness import generator
 from btfl.recipes.base import Description, Recipe, Update
+from btfl.recipes.settings import TrainingSettings
 from btfl.runs.checkpoint import TrainingState
 
 Report = Callable[["Event"], None]
@@ -155,7 +156,11 @@ class Stage:
         if private:
             return private
         about = {"leans": self.recipe.leans, "untrained": self.first is None}
-        return Averaging(progress.shared, self.recipe.settings, round_, progress.standing, **about)
+        return Averaging(progress.shared, self._defended(), round_, progress.standing, **about)
+
+    def _defended(self) -> TrainingSettings:
+        """Return the settings with the defence that is in force for this recipe."""
+        return replace(self.recipe.settings, defence=self.recipe.defence)
 
     def _leave_out(self, stage: str, round_: int, clients: Mapping[int, str]) -> None:
         """Tell of clients whose answers look right and are too far from all others'."""
@@ -191,7 +196,7 @@ class Stage:
             return total, self._bundles(clients, shared, total, ready, keep)
         count, ready = _Count(clients, self), list[Job]()
         totalling = (
-            Totalling(self.recipe.settings, self.recipe.shared_head(shared), exact=self.recipe.protection is None)
+            Totalling(self._defended(), self.recipe.shared_head(shared), exact=self.recipe.protection is None)
             if self.private is None
             else self.private.totalling()
         )

@@ -19,7 +19,7 @@ from btfl.core.summary import Protection, Summary
 from btfl.data.federated import ClientData
 from btfl.errors import InputError
 from btfl.models.names import HEADS_ALONE
-from btfl.recipes.settings import TrainingSettings
+from btfl.recipes.settings import Defence, TrainingSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,13 @@ class Recipe(ABC):
     def leans(self) -> bool:
         """Whether honest updates lean towards the weights that were sent (``grows_surer``); heads alone do not."""
         return bool(vars(type(self)).get("grows_surer", False)) and self.settings.model not in HEADS_ALONE
+
+    @property
+    def defence(self) -> Defence:
+        """The defence in force: left to btfl, it is ``screen`` for those recipes alone whose updates lean."""
+        if self.settings.defence == "auto" and not self.leans:
+            return "none"
+        return self.settings.defence_in_force
 
     @property
     def rounds(self) -> int:

@@ -66,7 +66,7 @@ class TrainingSettings(PrivacySettings):
     defence: Defence = knob(
         "auto",
         "How the server averages, against clients that lie; `screen` leaves out who is far from all others; `auto` is "
-        "that, wherever the server sees single updates (not with secure, nor with privacy=full but for dp-sgd).",
+        "that for fedavg, balanced and ditto, where the server sees single updates (not with secure or privacy=full).",
     )
     secure: bool = knob(
         False, "Secure aggregation: the server learns sums alone, masked on Flower; in one process the same arithmetic."
@@ -101,7 +101,7 @@ class TrainingSettings(PrivacySettings):
             )
 
     @property
-    def defence_in_force(self) -> str:
+    def defence_in_force(self) -> Defence:
         """The defence, where it is left to btfl: ``screen``, or ``none`` where nobody sees single updates."""
         if self.defence != "auto":
             return self.defence
