@@ -12,20 +12,18 @@ how often own test samples are above the level of single ones.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
-from strangeness import EXTERNAL, OWN, Score, frames, other_images, scores
+from strangeness import Score, inverted, of_clients, scores
 
 from btfl import ClientBundle, Monitor
 from btfl.benchmark.evaluate import Evaluation
-from btfl.data.streams import render
 from btfl.methods.coherent import WatchfulCoherent
 from btfl.methods.coherent.strange_stream import REMEMBERED
-from btfl.models.forward import extract
 from btfl.monitor import level_alone, levels_for
 from btfl.pixels.types import Images
 from btfl.randomness import generator
@@ -73,38 +71,13 @@ def smeared(images: Images) -> Images:
     return np.stack([np.asarray(Image.fromarray(image).filter(blur)) for image in images])
 
 
-def of_clients(
-    evaluation: Evaluation, others: Mapping[str, str], most: int, clients: int
-) -> Iterator[tuple[ClientBundle, Floats, dict[str, Floats]]]:
-    """Give each client's bundle, features of its own test images, and features of each kind of frames."""
-    federation = evaluation.federations["fedavg"]
-    network = federation.client(0).extractor()  # everyone's: heads alone differ
-    size = evaluation.source.pool.values.shape[1]
-
-    def features(images: Images) -> Floats:
-        values = images if evaluation.embedder is None else evaluation.embedder.scaled_features(images)
-        return extract(network, values).astype(np.float64)
-
-    kinds = frames(size) | {name: other_images(place, size, most) for name, place in others.items()}
-    shared = {name: features(images) for name, images in kinds.items()}
-    for number in range(min(clients, evaluation.seen)):
-        streams = render(evaluation.source, evaluation.manifest, number)
-        own = streams[OWN].values[:most]
-        more = {"inverted": 255 - own, "smeared": smeared(own), "other clients": streams[EXTERNAL].values[:most]}
-        yield (
-            federation.outcome(number).bundle,
-            features(own),
-            shared | {name: features(images) for name, images in more.items()},
-        )
-
-
 def look(evaluation: Evaluation, others: Mapping[str, str], most: int, clients: int) -> None:
     """Print what is found by score and kind, the mean over clients, and how soon a monitor alarms."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     soon: dict[str, list[float]] = {}
-    watched, false = 0, 0
+    watched, false, changes = 0, 0, {"inverted": inverted, "smeared": smeared}
     beyond: dict[float, list[float]] = {rate: [] for rate in (10.0, 1.0, 0.1)}
-    for number, (bundle, own, kinds) in enumerate(of_clients(evaluation, others, most, clients)):
+    for number, (bundle, own, kinds) in enumerate(of_clients(evaluation, others, most, clients, changes)):
         rng = generator(0, "strange streams", number)
         quiet = [own[rng.permutation(len(own))] for _ in range(ORDERS)]
         before = {kind: own[rng.permutation(len(own))[:BEFORE]] for kind in kinds}

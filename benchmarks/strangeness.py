@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import io
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -134,8 +134,17 @@ def judged(own: Floats, strange: Floats) -> tuple[float, float, float]:
     return float(larger), float((own >= level).mean()), float((strange > np.quantile(own, 1 - FALSE_ALARMS)).mean())
 
 
-def look(evaluation: Evaluation, others: Mapping[str, str], most: int, clients: int) -> dict[str, dict[str, Floats]]:
-    """Return what ``judged`` says by score and kind, the mean over clients."""
+def of_clients(
+    evaluation: Evaluation,
+    others: Mapping[str, str],
+    most: int,
+    clients: int,
+    changes: Mapping[str, Callable[[Images], Images]],
+) -> Iterator[tuple[ClientBundle, Floats, dict[str, Floats]]]:
+    """Give each client's bundle, features of its own test images, and features of each kind of frames.
+
+    ``changes`` make further kinds of the own images.
+    """
     federation = evaluation.federations["fedavg"]
     network = federation.client(0).extractor()  # everyone's: heads alone differ
     size = evaluation.source.pool.values.shape[1]
@@ -146,14 +155,29 @@ def look(evaluation: Evaluation, others: Mapping[str, str], most: int, clients: 
 
     kinds = frames(size) | {name: other_images(place, size, most) for name, place in others.items()}
     shared = {name: features(images) for name, images in kinds.items()}
-    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     for number in range(min(clients, evaluation.seen)):
         streams = render(evaluation.source, evaluation.manifest, number)
-        own_images = streams[OWN].values[:most]
-        own = features(own_images)
-        more = {"inverted": features(255 - own_images), "other clients": features(streams[EXTERNAL].values[:most])}
-        for name, score in scores(federation.outcome(number).bundle).items():
-            for kind, seen in (shared | more).items():
+        own = streams[OWN].values[:most]
+        more = {name: change(own) for name, change in changes.items()}
+        more["other clients"] = streams[EXTERNAL].values[:most]
+        yield (
+            federation.outcome(number).bundle,
+            features(own),
+            shared | {name: features(images) for name, images in more.items()},
+        )
+
+
+def inverted(images: Images) -> Images:
+    """Return images as their negatives."""
+    return 255 - images
+
+
+def look(evaluation: Evaluation, others: Mapping[str, str], most: int, clients: int) -> dict[str, dict[str, Floats]]:
+    """Return what ``judged`` says by score and kind, the mean over clients."""
+    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for bundle, own, kinds in of_clients(evaluation, others, most, clients, {"inverted": inverted}):
+        for name, score in scores(bundle).items():
+            for kind, seen in kinds.items():
                 found.setdefault(name, {}).setdefault(kind, []).append(judged(score(own), score(seen)))
     return {name: {kind: np.mean(rows, axis=0) for kind, rows in of.items()} for name, of in found.items()}
 

@@ -187,6 +187,16 @@ class TestFedBabu:
         assert "client 1: training of its own model diverged" in caplog.text
 
 
+def test_a_large_number_that_is_no_weight_is_no_divergence() -> None:
+    """A network of a user's own may count its batches, or hold the variance of large inputs."""
+    recipe, own = FedAvg(SETTINGS, SHAPE, 10), digits().of(1, 1)
+    network = first_network(recipe)
+    network.register_buffer("batches", torch.tensor(123_456.0))
+    before = to_arrays(network)
+    after = trained_copy(network, own, 1, SETTINGS, recipe.loss(own), "finetune", 1)
+    assert distance(after, head_of(before)) > 0
+
+
 class TestFedDbe:
     def test_everyones_mean_is_that_of_the_first_round_and_then_stays(self) -> None:
         recipe, data = FedDbe(SETTINGS, SHAPE, 10), digits()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from btfl.engines.screening import larger_camp
 from btfl.runs.standing import deviation_beyond, farthest
 
 Floats = NDArray[np.float64]
@@ -37,13 +38,9 @@ def misnamed(steps: Floats) -> list[int]:
     if count < FEWEST or count * classes > MOST_ROWS:
         return []
     agreement = _agreement(steps)
-    values, vectors = np.linalg.eigh(agreement)
-    leaning = vectors[:, -1]
-    if values[-1] < AGREED * count:
+    larger = larger_camp(agreement, AGREED)
+    if larger is None:
         return []
-    if 2 * int((leaning < 0).sum()) > count:
-        leaning = -leaning
-    larger = leaning > 0
     told = ((agreement != 0) & larger).sum(axis=1)
     means = (agreement * larger).sum(axis=1) / np.maximum(told, 1)
     middle = float(np.median(means[larger]))

@@ -95,17 +95,27 @@ def smaller_camp(products: Floats) -> list[int]:
         return []
     cosines = products / lengths / lengths[:, None]
     np.fill_diagonal(cosines, 0.0)
-    values, vectors = np.linalg.eigh(cosines)
-    leaning = vectors[:, -1]
-    if values[-1] < AGREED * count:
+    larger = larger_camp(cosines, AGREED)
+    if larger is None:
         return []
-    if 2 * int((leaning < 0).sum()) > count:
-        leaning = -leaning
-    larger = leaning > 0
     others = np.maximum(larger.sum() - larger, 1)  # of the larger camp, without oneself
     means = cosines[:, larger].sum(axis=1) / others
     against = np.flatnonzero(~larger & (means < -AGAINST * float(np.median(means[larger]))))
     return [int(place) for place in against] if 2 * len(against) < count else []
+
+
+def larger_camp(agreement: Floats, least: float) -> NDArray[np.bool_] | None:
+    """Return who is in the larger of two camps, by the main eigenvector of how much each pair agrees.
+
+    None where it says too little: its eigenvalue is below ``least`` of the largest that there can be.
+    """
+    values, vectors = np.linalg.eigh(agreement)
+    if values[-1] < least * len(agreement):
+        return None
+    leaning = vectors[:, -1]
+    if 2 * int((leaning < 0).sum()) > len(agreement):
+        leaning = -leaning
+    return np.asarray(leaning > 0)
 
 
 def _copies(

@@ -126,7 +126,9 @@ def trained_copy(
     before = to_arrays(network)
     train_network(network, data.train, epochs, settings, loss, *purpose)
     after = to_arrays(network)
-    if all(np.abs(values).max(initial=0.0) < _LARGEST for values in after.values()):  # NaN is not smaller either
+    trained = [after[name] for name, _ in network.named_parameters()]  # counts of batches may be as large as they like
+    finite = all(np.isfinite(values).all() for values in after.values())
+    if finite and all(np.abs(values).max(initial=0.0) < _LARGEST for values in trained):
         return after
     log.warning(
         "client %d: training of its own model diverged, so it keeps the one before; a lower learning rate would help",

@@ -123,8 +123,10 @@ def test_a_bundle_without_features_carries_the_clients_own() -> None:
     assert (stream(carried, features) == stream(bundle, features)).all()
 
 
-def test_the_memory_of_another_model_is_a_new_beginning_and_coherents_own_goes_on() -> None:
-    first, second = WatchfulCoherent(make_bundle()), WatchfulCoherent(make_bundle((0.7, 0.1, 0.1, 0.1)))
+@pytest.mark.parametrize("validation", [600, 20])
+def test_the_memory_of_another_model_is_a_new_beginning_and_coherents_own_goes_on(validation: int) -> None:
+    """Also where there are too few validation samples for a mean of the client's own, so that both have 0 for it."""
+    first, second = (WatchfulCoherent(make_bundle(validation=validation, seed=seed)) for seed in (0, 1))
     first.predict(draw(100, 5)[0])
     second.restore(first.state)
     assert second.state["strange_stream"]["average"] == [0.0] * DIMENSIONS

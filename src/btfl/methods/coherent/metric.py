@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import scipy  # loads scipy.linalg when it is first used, so that importing btfl is quick
 from numpy.typing import NDArray
@@ -41,6 +43,8 @@ class Metric:
         self._labels = np.linalg.svd(between, full_matrices=False)[2][:labelled].T
         self.directions = len(root) - labelled
         """How many directions ``unlabelled`` looks at."""
+        self.mark = hashlib.sha256(self._means.tobytes()).hexdigest()[:16]
+        """16 hex digits that another model's metric does not share: numbers of one mean nothing in another."""
 
     def white(self, features: Floats) -> Floats:
         """Return (samples, dimensions) features with variance 1 in all directions within a class."""

@@ -14,7 +14,6 @@ sample counts as at most twice as far off as samples are, so that one of them is
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any
 
@@ -47,7 +46,6 @@ class StrangeStream:
         uncertain = 1.0 / strangeness.averaged if strangeness.averaged else 0.0
         self.widening = float(np.sqrt(1.0 + uncertain * (2.0 - self._kept) / self._kept))
         """How much larger it is on new samples of the client's own than on those that said what is typical."""
-        self._mark = hashlib.sha256(self._own.tobytes()).hexdigest()[:16]
         self._average = np.zeros_like(self._own)
 
     def take(self, white: Floats) -> Floats:
@@ -64,7 +62,7 @@ class StrangeStream:
     @property
     def state(self) -> dict[str, Any]:
         """The memory of the stream, as plain JSON."""
-        return {"of": self._mark, "average": self._average.tolist()}
+        return {"of": self._metric.mark, "average": self._average.tolist()}
 
     def read(self, state: Any) -> Floats:
         """Return the average of a saved state; one of another model, whose features mean something else, is 0."""
@@ -72,7 +70,7 @@ class StrangeStream:
         if not (isinstance(state["of"], str) and re.fullmatch("[0-9a-f]{16}", state["of"])):
             raise InputError("'of' in the state of a stream's strangeness has 16 hex digits: give what .state gave")
         nothing = np.zeros_like(self._own)
-        return numbers("average", state["average"], nothing.shape) if state["of"] == self._mark else nothing
+        return numbers("average", state["average"], nothing.shape) if state["of"] == self._metric.mark else nothing
 
     def restore(self, average: Floats) -> None:
         """Go on from an average that was read."""
