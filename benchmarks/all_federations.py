@@ -11,6 +11,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from keep_results import keep_figure
+
 from btfl.report.drawing import Drawing
 from btfl.report.federations import NAME, Federation, as_csv, full_tables, in_words, read_federations, short_table
 from btfl.report.figures.federations import of_all_federations
@@ -55,6 +57,7 @@ def main() -> None:
     write_atomically(typed.results / f"{NAME}.csv", as_csv(federations).encode())
     drawing = Drawing(NAME, "Coherent minus each method", "", lambda: of_all_federations(federations))
     drawing.save(typed.results / f"{NAME}.png")
+    keep_figure(typed.results / f"{NAME}.png", typed.results / f"{NAME}.png")
     page = typed.results / "README.md"
     if page.exists() and BEGIN in page.read_text():
         write_atomically(page, with_short_table(page.read_text(), federations).encode())

@@ -125,8 +125,8 @@ def runs_table(groups: Sequence[Group]) -> Table:
                 run.record["run"],
                 group.label,
                 str(run.seed),
-                f"{experiment['clients']} clients, {rounds} rounds, {experiment['split']} split",
-                f"{data['images']:,} images; other domain: {data['shift'] or 'none'}",
+                f"{data.get('clients', experiment['clients'])} clients, {rounds} rounds, {experiment['split']} split",
+                f"{data['images']:,} {data.get('kind', 'images')}; other domain: {data['shift'] or 'none'}",
                 run.manifest_hash[:16],
             ]
             rows.append(Row(tuple(text_cell(word) for word in words)))

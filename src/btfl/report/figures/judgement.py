@@ -16,6 +16,9 @@ from btfl.report.accuracy import values_of
 from btfl.report.groups import Group, is_oracle
 from btfl.report.style import INK
 
+_CROWD = 16  # more methods than this hide one another's clients
+_LEGEND_LINES = 22  # that fit beside the figure
+
 
 def reliability(group: Group) -> Figure:
     """A panel for each method: accuracy against confidence, on the diagonal if it is calibrated."""
@@ -48,36 +51,37 @@ def reliability(group: Group) -> Figure:
 
 
 def trade_off(group: Group) -> Figure:
-    """IND accuracy against EXD accuracy: every client small, every method's mean large, and the Pareto front."""
+    """IND accuracy against EXD accuracy: every client small, every method's mean large, and the Pareto front.
+
+    With many methods, single clients are drawn for those at the front alone: others would hide them.
+    """
     internal_streams, external_streams = (
         [stream for stream in group.streams if stream.endswith(kind)] for kind in ("_ind", "_exd")
     )
     table = group.by_client.assign(
         internal=group.by_client[internal_streams].mean(axis=1), external=group.by_client[external_streams].mean(axis=1)
     )
-    figure = Figure(figsize=(8.2, 4.9))
+    points = {name: (values_of(table, name, "internal"), values_of(table, name, "external")) for name in group.titles}
+    means = {name: (float(internal.mean()), float(external.mean())) for name, (internal, external) in points.items()}
+    front = pareto_front([point for name, point in means.items() if not is_oracle(name)])
+    crowded = len(means) > _CROWD
+    columns = math.ceil((len(means) + 2) / _LEGEND_LINES)
+    figure = Figure(figsize=(6.0 + 2.2 * columns, 4.9))
     panel = figure.subplots()
-    means = []
-    for name in group.titles:
-        style = group.style(name)
-        internal, external = values_of(table, name, "internal"), values_of(table, name, "external")
-        panel.scatter(internal, external, s=14, alpha=0.4, **style.scattered)
-        means.append((float(internal.mean()), float(external.mean())))
-    ranked = [point for point, name in zip(means, group.titles, strict=True) if not is_oracle(name)]
-    front = pareto_front(ranked)
-    panel.plot(*zip(*front, strict=True), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
     handles = []
-    for name, point in zip(group.titles, means, strict=True):
+    for name, mean in means.items():
         style = group.style(name)
-        panel.scatter(*point, s=110, zorder=4, **style.scattered)
+        if not crowded or mean in front:
+            panel.scatter(*points[name], s=14, alpha=0.4, **style.scattered)
+        panel.scatter(*mean, s=110, zorder=4, **style.scattered)
         handles.append(Line2D([], [], linestyle="", markersize=7.5, label=group.titles[name], **style.on_line))
+    panel.plot(*zip(*front, strict=True), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
     handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (4, 2)), label="Pareto front"))
-    handles.append(
-        Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label="one client")
-    )
+    one = "one client, at the front" if crowded else "one client"
+    handles.append(Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label=one))
     panel.set_xlabel(f"IND accuracy, {_mean_of(internal_streams)} (%)")
     panel.set_ylabel(f"EXD accuracy, {_mean_of(external_streams)} (%)")
-    figure.legend(handles=handles, loc="outside right upper")
+    figure.legend(handles=handles, loc="outside right upper", ncols=columns)
     return figure
 
 
