@@ -130,7 +130,8 @@ class ClientBundle:
             "local_class_counts": mine.counts,
             OWN_SUMS: mine.sums,
         }
-        if everyone.calibration is not None and everyone.calibration.choose_own() is not None:
+        answer = None if everyone.calibration is None else everyone.calibration.choose_local()
+        if answer is not None and answer.has_own_covariance:
             kept[OWN_SCATTER] = mine.scatter
         if features is not None:
             train = np.asarray(features)

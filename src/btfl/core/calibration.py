@@ -5,8 +5,8 @@ thousand sums, which the server adds up and sends back:
 
 - the log likelihood of the true labels at every point of a small grid: under the global answer (shrinkage r,
   temperature T and share of the generative head), and under the local answer (r, T and temperature of the product of
-  both heads);
-- the same for a local answer with a covariance of the client's own, over a grid of its own (``core.own_answer``);
+  both heads), which has the global answer's r and T unless others are clearly more likely;
+- the same for a local answer with a covariance of the client's own, over a grid of its own (``core.local_answer``);
 - for each r three moments that say how much clients differ in what a class looks like. With m_k the mean of a class
   over the client's training samples, v_k that over its n_k validation samples and mu_k everyone's mean, in the metric
   of V,
@@ -25,6 +25,7 @@ thousand sums, which the server adds up and sends back:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,8 +36,8 @@ from numpy.typing import ArrayLike, NDArray
 from btfl.checks import as_features, as_labels, check_floats, printable
 from btfl.core.generative import OPENNESS, Spectrum, shares, with_copies
 from btfl.core.heads import HeadLike, LinearHead
-from btfl.core.own_answer import GRID as OWN_GRID
-from btfl.core.own_answer import Everyone, OwnAnswer, own_likelihoods
+from btfl.core.local_answer import GRID as OWN_GRID
+from btfl.core.local_answer import Everyone, LocalAnswer, own_likelihoods
 from btfl.core.softmax import log_softmax
 from btfl.core.sums import DISTORTED, ClassSums
 from btfl.errors import InputError
@@ -55,6 +56,7 @@ LOWEST = float(np.log(1e-6))
 FEWEST = 100
 """With fewer validation samples in all, nothing is chosen by them."""
 _CERTAIN = 3.0  # standard errors by which clients must differ before their means are taken to
+_WORTH = 0.02  # nats a sample that settings of its own must be worth to the local answer
 
 _GRID = (len(SHRINKAGES), len(TEMPERATURES))
 SHAPES: Mapping[str, tuple[int, ...]] = {
@@ -224,15 +226,27 @@ class Calibration:
         values = SHRINKAGES[r], TEMPERATURES[t], GENERATIVE_SHARES[share], LOCAL_TEMPERATURES[sharper]
         return Choice(*values, inverse)
 
-    def choose_own(self) -> OwnAnswer | None:
-        """Return what the local answer is made with; None where clients share what a class looks like.
+    def choose_local(self) -> LocalAnswer | None:
+        """Return what the local answer is made with; None: with the shrinkage and temperature of the global one.
 
-        None, too, with too few samples, or from a btfl that did not measure it yet.
+        The most likely of three: with these; with a shrinkage and a temperature of its own, if that makes the labels
+        at least 2 % more likely; and, where clients differ in what a class looks like, with means and a covariance of
+        the client's own. None, too, with too few samples, or where clients differ and a btfl that did not measure
+        the third yet made the sums.
         """
-        choice, own = self.choose(), self.arrays["calibration_own"]
-        if choice is None or choice.inverse_kappa == 0 or not own.any():
+        choice, own, local = self.choose(), self.arrays["calibration_own"], self.arrays["calibration_local"]
+        differ = choice is not None and choice.inverse_kappa > 0
+        if choice is None or (differ and not own.any()):
             return None
-        return OwnAnswer.at(tuple(map(int, np.unravel_index(int(own.argmax()), own.shape))))
+        same = local[SHRINKAGES.index(choice.shrinkage), TEMPERATURES.index(choice.temperature)].max()
+        apart = local.max() if local.max() - same >= _WORTH * self.samples else same
+        if differ and own.max() > apart:
+            return LocalAnswer.at(tuple(map(int, np.unravel_index(int(own.argmax()), own.shape))))
+        if apart == same:
+            return None
+        r, t, sharper = np.unravel_index(int(local.argmax()), local.shape)
+        values = SHRINKAGES[r], math.inf, choice.inverse_kappa, TEMPERATURES[t], LOCAL_TEMPERATURES[sharper]
+        return LocalAnswer(*values)
 
     def _inverse_kappa(self, r: int) -> float:
         between, within, noise = self.arrays["calibration_moments"][r]

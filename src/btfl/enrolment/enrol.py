@@ -176,7 +176,8 @@ def _from_labels(
     calibration = federation.total.calibration
     if calibration is not None:
         everyone |= calibration.to_arrays()
-        if len(y) >= HANDFUL and calibration.choose_own() is not None:  # fewer do not make a covariance of their own
+        answer = calibration.choose_local()
+        if answer is not None and answer.has_own_covariance and len(y) >= HANDFUL:  # fewer make no covariance
             added = counts - own.class_sums().counts
             everyone[OWN_SCATTER] = own.class_sums().scatter + (federation.means.T * added) @ federation.means
     return ClientBundle(

@@ -7,9 +7,9 @@ With linear scores all heads are linear: a product of softmaxes is the softmax o
 costs one product, one exponential of its result, and a few additions.
 
 Clients that differ in their labels alone share the class means. Where their validation parts say that they differ in
-what a class looks like, too, each has means of its own (``core.own_answer``): in the evidence, which then compares two
-densities, and in the local answer, which then has a covariance of the client's own as well. Without that, the evidence
-is version 1's, to the bit.
+what a class looks like, too, each has means of its own (``core.local_answer``): in the evidence, which then compares
+two densities, and in the local answer, which then has a covariance of the client's own as well. Without that, the
+evidence is version 1's, to the bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from btfl.core.bundle import OWN_SCATTER, OWN_SUMS, ClientBundle
 from btfl.core.calibration import SHAPES, Choice
 from btfl.core.generative import NEEDED, OPTIONAL, everyones_sums, shares
 from btfl.core.heads import Head, product, stack
-from btfl.core.own_answer import Everyone, OwnAnswer, own_offsets, own_scores
+from btfl.core.local_answer import Everyone, LocalAnswer, own_offsets, own_scores
 from btfl.core.softmax import softmax_parts
 from btfl.core.sums import ClassSums
 from btfl.errors import InputError
@@ -94,8 +94,8 @@ class Coherent(Method):
 
     chosen: Choice
     """The settings that the data can set, as they are used."""
-    own_answer: OwnAnswer | None
-    """What the local answer is made with where the client has a covariance of its own; else as ``chosen`` says."""
+    local_answer: LocalAnswer | None
+    """What the local answer is made with where it has settings or a covariance of its own; else as ``chosen`` says."""
     heads: tuple[Head, ...]
     """The local one, FedAvg's, and the generative one under everyone's label shares; where the client has class means
     of its own, also the generative one with these, under its own shares."""
@@ -124,11 +124,11 @@ class Coherent(Method):
         )
         self.share_ratios = np.exp(own - everyone)
         generative = client_scores.under(own, chosen.temperature)
-        self.own_answer = settings_.chosen_own(bundle) if OWN_SCATTER in bundle.statistics else None
+        self.local_answer = settings_.chosen_local(bundle)
         beside, local_temperature = generative, chosen.local_temperature
-        if self.own_answer is not None:
-            beside = self._own_scores(self.own_answer, sums).under(own, self.own_answer.temperature)
-            local_temperature = self.own_answer.local_temperature
+        if self.local_answer is not None:
+            beside = self._own_scores(self.local_answer, sums).under(own, self.local_answer.temperature)
+            local_temperature = self.local_answer.local_temperature
         both = product(bundle.personal_head, beside)
         if local_temperature != 1.0:
             both = both.under(np.zeros(bundle.classes), local_temperature)
@@ -207,10 +207,15 @@ class Coherent(Method):
         sums = np.asarray(statistics[OWN_SUMS], dtype=np.float64)
         return own_offsets(counts, sums, everyones_sums(self.bundle), self.chosen.inverse_kappa)
 
-    def _own_scores(self, answer: OwnAnswer, everyone: ClassSums) -> Head:
-        """Return the scores of the client's own Gaussians; everyone's sums are given with distorted copies."""
-        own = (self.bundle.statistics[name] for name in ("local_class_counts", OWN_SUMS, OWN_SCATTER))
-        mine = ClassSums(*(np.asarray(array, dtype=np.float64) for array in own))
+    def _own_scores(self, answer: LocalAnswer, everyone: ClassSums) -> Head:
+        """Return the scores of the local answer's Gaussians; everyone's sums are given with distorted copies."""
+        known = self.bundle.statistics
+        mine = everyone._replace(**{name: np.zeros_like(array) for name, array in everyone._asdict().items()})
+        if OWN_SUMS in known:
+            counts, sums = (np.asarray(known[name], dtype=np.float64) for name in ("local_class_counts", OWN_SUMS))
+            mine = mine._replace(counts=counts, sums=sums)
+        if answer.has_own_covariance:
+            mine = mine._replace(scatter=np.asarray(known[OWN_SCATTER], dtype=np.float64))
         return own_scores(mine, Everyone.of(everyones_sums(self.bundle), everyone), answer)
 
     @property

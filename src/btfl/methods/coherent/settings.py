@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from btfl.core.bundle import ClientBundle
+from btfl.core.bundle import OWN_SCATTER, ClientBundle
 from btfl.core.calibration import Calibration, Choice
 from btfl.core.generative import DISTORTED_WEIGHT, OPENNESS
-from btfl.core.own_answer import OwnAnswer
+from btfl.core.local_answer import LocalAnswer
 from btfl.core.products import PRECISION_HELP, Precision
 from btfl.errors import UnknownNameError
 from btfl.knobs import Settings, knob
@@ -72,7 +72,7 @@ class CoherentSettings(Settings):
     local_heads: Literal["personal", "generative", "both", "shared"] = knob(
         "both",
         "The personal head, the generative one under the client's shares, or the product of both; shared: the same "
-        "with everyone's covariance, even where the validation parts choose one of the client's own.",
+        "with the global answer's covariance and temperature, even where the validation parts choose others.",
     )
     log_tau_limit: float = knob(30.0, "Limit of |log tau|.", above=0, most=600)
     density: str = knob("gaussian", "How features of a class are distributed.", choices=lambda: DENSITIES)
@@ -96,11 +96,12 @@ class CoherentSettings(Settings):
         given = {name: getattr(self, name) for name in Choice._fields}
         return found._replace(**{name: value for name, value in given.items() if value is not None})
 
-    def chosen_own(self, bundle: ClientBundle) -> OwnAnswer | None:
-        """Return what a local answer of the client's own is made with; None: it is made as everyone's.
+    def chosen_local(self, bundle: ClientBundle) -> LocalAnswer | None:
+        """Return what the local answer is made with; None: with the global answer's shrinkage and temperature.
 
-        So it is where clients share what a class looks like, where one of the numbers that make a local answer is
-        given, and with another openness or weight of copies than the validation parts were looked at with.
+        So it is where the validation parts see no clear gain in others, where one of the numbers that make a local
+        answer is given, with another openness or weight of copies than the validation parts were looked at with, and
+        where the bundle lacks what it is made from.
         """
         given = (self.temperature, self.shrinkage, self.local_temperature, self.inverse_kappa)
         usual = (self.local_heads, self.density, self.openness, self.distorted) == (
@@ -109,4 +110,7 @@ class CoherentSettings(Settings):
         if not usual or any(value is not None for value in given):
             return None
         calibration = Calibration.in_statistics(bundle.statistics)
-        return None if calibration is None else calibration.choose_own()
+        answer = None if calibration is None else calibration.choose_local()
+        if answer is None or (answer.has_own_covariance and OWN_SCATTER not in bundle.statistics):
+            return None
+        return answer

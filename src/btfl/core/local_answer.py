@@ -1,8 +1,9 @@
-"""A local answer of the client's own: class means and a covariance between its own estimates and everyone's.
+"""A local answer with settings of its own, and with class means and a covariance between the client's and everyone's.
 
-Where clients differ in what a class looks like, they differ in how it varies, too. With n own samples, scattered by S
-around their class means, and everyone's V shrunk by r, the client's covariance is the mean of an inverse Wishart
-posterior, everyone's being worth nu samples:
+It has a shrinkage r and a temperature T of its own where these are clearly more likely than the global answer's
+(``core.calibration``). Where clients differ in what a class looks like, they differ in how it varies, too. With n own
+samples, scattered by S around their class means, and everyone's V shrunk by r, the client's covariance is the mean of
+an inverse Wishart posterior, everyone's being worth nu samples:
 
     V_l = (S + nu V) / (n + nu),       mu_l = mu + (m - mu) n_k / (n_k + kappa)
 
@@ -36,7 +37,7 @@ LOCAL_TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 GRID = tuple(map(len, (SHRINKAGES, PRIOR_SAMPLES, INVERSE_KAPPAS, TEMPERATURES, LOCAL_TEMPERATURES)))
 
 
-class OwnAnswer(NamedTuple):
+class LocalAnswer(NamedTuple):
     """What the local answer is made with."""
 
     shrinkage: float
@@ -50,8 +51,13 @@ class OwnAnswer(NamedTuple):
     local_temperature: float
     """T_l of the whole answer."""
 
+    @property
+    def has_own_covariance(self) -> bool:
+        """Whether the client's own scatter is needed to make it."""
+        return not math.isinf(self.prior_samples)
+
     @classmethod
-    def at(cls, place: tuple[int, ...]) -> OwnAnswer:
+    def at(cls, place: tuple[int, ...]) -> LocalAnswer:
         """Return the point of the grid with these indices."""
         r, nu, kappa, t, sharper = place
         return cls(
@@ -92,7 +98,7 @@ def own_offsets(counts: Floats, sums: Floats, everyone: ClassSums, inverse_kappa
     return np.asarray(trust[:, None] * (sums - counts[:, None] * means))
 
 
-def own_scores(own: ClassSums, everyone: Everyone, answer: OwnAnswer) -> LinearHead:
+def own_scores(own: ClassSums, everyone: Everyone, answer: LocalAnswer) -> LinearHead:
     """Return the scores of a client's own Gaussians, without label shares, as a linear head."""
     weights, bias = _scores(own, everyone, answer.shrinkage, answer.prior_samples, (answer.inverse_kappa,))
     return LinearHead(weights[0], bias[0])

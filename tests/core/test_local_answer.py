@@ -1,7 +1,8 @@
-"""A local answer of the client's own: its limits, what the validation parts choose, and what older files make of it."""
+"""The local answer with settings or Gaussians of its own: limits, what is chosen, and what older files make of it."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from btfl import Calibration, ClientBundle, Coherent, LinearHead, Summary
 from btfl.core.bundle import OWN_SCATTER
 from btfl.core.calibration import SHAPES
-from btfl.core.generative import class_scores, shrunk
-from btfl.core.own_answer import PRIOR_SAMPLES, Everyone, OwnAnswer, own_offsets, own_scores
+from btfl.core.generative import DISTORTED_WEIGHT, OPENNESS, class_scores, everyones_sums, shares, shrunk
+from btfl.core.local_answer import PRIOR_SAMPLES, Everyone, LocalAnswer, own_offsets, own_scores
+from btfl.core.softmax import log_softmax
 from btfl.enrolment import HANDFUL, Federation, enrol
 from btfl.errors import InputError
 
@@ -52,8 +54,8 @@ def bundles(drawn: list[list[Part]]) -> list[ClientBundle]:
     return [ClientBundle.of(head, head, own, everyone) for own in summaries]
 
 
-def answer(**changes: float) -> OwnAnswer:
-    return OwnAnswer(0.01, math.inf, 0.3, 1.5, 1.0)._replace(**changes)
+def answer(**changes: float) -> LocalAnswer:
+    return LocalAnswer(0.01, math.inf, 0.3, 1.5, 1.0)._replace(**changes)
 
 
 @settings(max_examples=20)
@@ -89,7 +91,7 @@ def test_a_covariance_of_ones_own_is_worth_it_where_clients_vary_in_ways_of_thei
 ) -> None:
     chosen = calibrated(clients_of_their_own(stretched))[1].calibration
     assert chosen is not None
-    found, likelihood = chosen.choose_own(), chosen.arrays["calibration_own"]
+    found, likelihood = chosen.choose_local(), chosen.arrays["calibration_own"]
     assert found is not None
     gained = (likelihood.max() - likelihood[:, PRIOR_SAMPLES.index(math.inf)].max()) / chosen.samples
     assert least <= gained < most  # nats a sample
@@ -128,7 +130,7 @@ def test_clients_dealt_from_one_pool_have_no_answer_of_their_own() -> None:
         drawn.append([(means[y] + rng.normal(size=(60, DIMENSIONS)), y) for y in labels])
     bundle = bundles(drawn)[0]
     assert OWN_SCATTER not in bundle.statistics
-    assert Coherent(bundle).own_answer is None
+    assert Coherent(bundle).local_answer is None
 
 
 def test_a_bundle_without_the_scatter_answers_as_before() -> None:
@@ -146,10 +148,10 @@ def test_a_bundle_without_the_scatter_answers_as_before() -> None:
 @pytest.mark.parametrize("given", ["temperature", "shrinkage", "local_temperature", "inverse_kappa"])
 def test_a_setting_that_is_given_is_used(given: str) -> None:
     bundle = bundles(clients_of_their_own(6.0))[0]
-    assert Coherent(bundle).own_answer is not None
+    assert Coherent(bundle).local_answer is not None
     changes: dict[str, Any] = {given: 0.5}
-    assert Coherent(bundle, **changes).own_answer is None
-    assert Coherent(bundle, preset="first").own_answer is None
+    assert Coherent(bundle, **changes).local_answer is None
+    assert Coherent(bundle, preset="first").local_answer is None
 
 
 def test_calibrations_of_an_older_btfl_choose_as_they_did() -> None:
@@ -157,8 +159,68 @@ def test_calibrations_of_an_older_btfl_choose_as_they_did() -> None:
     assert chosen is not None
     older = Calibration.from_arrays({name: chosen.arrays[name] for name in SHAPES if name != "calibration_own"})
     assert older.choose() == chosen.choose()
-    assert older.choose_own() is None
-    assert (older + chosen).choose_own() == chosen.choose_own()
+    assert older.choose_local() is None
+    assert (older + chosen).choose_local() == chosen.choose_local()
+
+
+def sums_over(samples: int = 1_000, **likelihoods: dict[tuple[int, ...], float]) -> Calibration:
+    """Sums in which all points of a grid have -1 a sample, but for those that are given; clients share their means."""
+    arrays = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    arrays["calibration_samples"][:] = samples
+    for name in ("global", "local", "own"):
+        grid = arrays[f"calibration_{name}"]
+        grid[:] = -samples
+        for place, value in likelihoods.get(name, {}).items():
+            grid[place] = value * samples
+    return Calibration(arrays)
+
+
+def differing(calibration: Calibration) -> Calibration:
+    """The same with clients that differ in what a class looks like: 1/kappa = 0.5."""
+    arrays = dict(calibration.arrays)
+    arrays["calibration_moments"] = np.tile([500.0, 1_000.0, 0.0], (len(arrays["calibration_moments"]), 1))
+    arrays["calibration_weights"] = np.array([1_000.0, 1_000.0])
+    return Calibration(arrays)
+
+
+GLOBAL = {(2, 3, 1): -0.8}  # shrinkage 0.05, temperature 2
+
+
+def test_the_local_answer_has_settings_of_its_own_where_they_are_clearly_more_likely() -> None:
+    together, apart = (2, 3, 4), (0, 6, 5)
+    clear = sums_over(**{"global": GLOBAL, "local": {together: -0.6, apart: -0.58}})
+    assert clear.choose_local() == LocalAnswer(0.01, math.inf, 0.0, 4.0, 3.0)
+    close = sums_over(**{"global": GLOBAL, "local": {together: -0.6, apart: -0.59}})
+    assert close.choose_local() is None
+
+
+def test_an_answer_of_ones_own_must_be_the_most_likely() -> None:
+    own = (1, 3, 2, 1, 2)
+    for local, expected in [
+        ({(2, 3, 4): -0.6}, LocalAnswer.at(own)),
+        ({(2, 3, 4): -0.4}, None),
+        ({(2, 3, 4): -0.6, (0, 6, 5): -0.4}, LocalAnswer(0.01, math.inf, 0.5, 4.0, 3.0)),
+    ]:
+        found = differing(sums_over(**{"global": GLOBAL, "local": local, "own": {own: -0.5}}))
+        assert found.choose_local() == expected
+    shared = sums_over(**{"global": GLOBAL, "local": {(2, 3, 4): -0.6}, "own": {own: -0.5}})
+    assert shared.choose_local() is None
+
+
+def test_settings_of_its_own_make_the_local_answer_and_nothing_else() -> None:
+    bundle = bundles(clients_of_their_own(1.0))[0]
+    found = sums_over(**{"global": GLOBAL, "local": {(2, 3, 4): -0.6, (0, 6, 5): -0.4}})
+    rest = {name: array for name, array in bundle.statistics.items() if name != OWN_SCATTER}
+    apart = dataclasses.replace(bundle, statistics={**rest, **found.to_arrays()})
+    method, shared = Coherent(apart), Coherent(apart, local_heads="shared")
+    scores = class_scores(everyones_sums(apart, DISTORTED_WEIGHT), 0.01)
+    everyone, own = (apart.statistics[f"{whose}_class_counts"] for whose in ("global", "local"))
+    log_own = shares(own, shares(everyone), OPENNESS)
+    z = np.random.default_rng(2).normal(size=(5, DIMENSIONS))
+    expected = log_softmax((scores.logits(z) / 4.0 + log_own) / 3.0)  # the personal head is zero
+    np.testing.assert_allclose(log_softmax(method.heads[0].logits(z)), expected, rtol=1e-8, atol=1e-10)
+    for one, other in zip(method.heads[1:], shared.heads[1:], strict=True):
+        assert (one.logits(z) == other.logits(z)).all()
 
 
 def test_own_sums_that_are_too_large_are_refused() -> None:
@@ -196,7 +258,7 @@ def test_poor_data_still_give_probabilities(of_one: Any, of_all: Any) -> None:
     if of_one is not None:
         drawn[0] = of_one(drawn[0])
     method = Coherent(bundles(drawn)[0])
-    assert method.own_answer is not None
+    assert method.local_answer is not None
     for features in (usual, 1e3 * usual, np.zeros((3, DIMENSIONS))):
         found = method.predict(features)
         assert np.isfinite(found).all()
