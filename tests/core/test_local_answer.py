@@ -163,14 +163,18 @@ def test_calibrations_of_an_older_btfl_choose_as_they_did() -> None:
     assert (older + chosen).choose_local() == chosen.choose_local()
 
 
-def sums_over(samples: int = 1_000, **likelihoods: dict[tuple[int, ...], float]) -> Calibration:
-    """Sums in which all points of a grid have -1 a sample, but for those that are given; clients share their means."""
+Likelihoods = dict[tuple[int, ...], float]
+
+
+def sums_over(local: Likelihoods, own: Likelihoods | None = None, samples: int = 1_000) -> Calibration:
+    """Sums with -1 a sample but where given; the global answer has shrinkage 0.05 and temperature 2."""
     arrays = {name: np.zeros(shape) for name, shape in SHAPES.items()}
     arrays["calibration_samples"][:] = samples
-    for name in ("global", "local", "own"):
+    given: dict[str, Likelihoods] = {"global": {(2, 3, 1): -0.8}, "local": local, "own": own or {}}
+    for name, likelihoods in given.items():
         grid = arrays[f"calibration_{name}"]
         grid[:] = -samples
-        for place, value in likelihoods.get(name, {}).items():
+        for place, value in likelihoods.items():
             grid[place] = value * samples
     return Calibration(arrays)
 
@@ -183,33 +187,31 @@ def differing(calibration: Calibration) -> Calibration:
     return Calibration(arrays)
 
 
-GLOBAL = {(2, 3, 1): -0.8}  # shrinkage 0.05, temperature 2
-
-
 def test_the_local_answer_has_settings_of_its_own_where_they_are_clearly_more_likely() -> None:
     together, apart = (2, 3, 4), (0, 6, 5)
-    clear = sums_over(**{"global": GLOBAL, "local": {together: -0.6, apart: -0.58}})
+    clear = sums_over({together: -0.6, apart: -0.58})
     assert clear.choose_local() == LocalAnswer(0.01, math.inf, 0.0, 4.0, 3.0)
-    close = sums_over(**{"global": GLOBAL, "local": {together: -0.6, apart: -0.59}})
+    close = sums_over({together: -0.6, apart: -0.59})
     assert close.choose_local() is None
 
 
 def test_an_answer_of_ones_own_must_be_the_most_likely() -> None:
     own = (1, 3, 2, 1, 2)
-    for local, expected in [
+    cases: list[tuple[Likelihoods, LocalAnswer | None]] = [
         ({(2, 3, 4): -0.6}, LocalAnswer.at(own)),
         ({(2, 3, 4): -0.4}, None),
         ({(2, 3, 4): -0.6, (0, 6, 5): -0.4}, LocalAnswer(0.01, math.inf, 0.5, 4.0, 3.0)),
-    ]:
-        found = differing(sums_over(**{"global": GLOBAL, "local": local, "own": {own: -0.5}}))
+    ]
+    for local, expected in cases:
+        found = differing(sums_over(local, {own: -0.5}))
         assert found.choose_local() == expected
-    shared = sums_over(**{"global": GLOBAL, "local": {(2, 3, 4): -0.6}, "own": {own: -0.5}})
+    shared = sums_over({(2, 3, 4): -0.6}, {own: -0.5})
     assert shared.choose_local() is None
 
 
 def test_settings_of_its_own_make_the_local_answer_and_nothing_else() -> None:
     bundle = bundles(clients_of_their_own(1.0))[0]
-    found = sums_over(**{"global": GLOBAL, "local": {(2, 3, 4): -0.6, (0, 6, 5): -0.4}})
+    found = sums_over({(2, 3, 4): -0.6, (0, 6, 5): -0.4})
     rest = {name: array for name, array in bundle.statistics.items() if name != OWN_SCATTER}
     apart = dataclasses.replace(bundle, statistics={**rest, **found.to_arrays()})
     method, shared = Coherent(apart), Coherent(apart, local_heads="shared")
