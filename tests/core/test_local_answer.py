@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from btfl import Calibration, ClientBundle, Coherent, LinearHead, Summary
-from btfl.core.bundle import OWN_SCATTER
+from btfl.core.bundle import OWN_SCATTER, OWN_SUMS
 from btfl.core.calibration import SHAPES
 from btfl.core.generative import DISTORTED_WEIGHT, OPENNESS, class_scores, everyones_sums, shares, shrunk
 from btfl.core.local_answer import PRIOR_SAMPLES, Everyone, LocalAnswer, own_offsets, own_scores
@@ -209,10 +209,11 @@ def test_an_answer_of_ones_own_must_be_the_most_likely() -> None:
     assert shared.choose_local() is None
 
 
-def test_settings_of_its_own_make_the_local_answer_and_nothing_else() -> None:
+@pytest.mark.parametrize("lacks", [(OWN_SCATTER,), (OWN_SCATTER, OWN_SUMS)])
+def test_settings_of_its_own_make_the_local_answer_and_nothing_else(lacks: tuple[str, ...]) -> None:
     bundle = bundles(clients_of_their_own(1.0))[0]
     found = sums_over({(2, 3, 4): -0.6, (0, 6, 5): -0.4})
-    rest = {name: array for name, array in bundle.statistics.items() if name != OWN_SCATTER}
+    rest = {name: array for name, array in bundle.statistics.items() if name not in lacks}
     apart = dataclasses.replace(bundle, statistics={**rest, **found.to_arrays()})
     method, shared = Coherent(apart), Coherent(apart, local_heads="shared")
     scores = class_scores(everyones_sums(apart, DISTORTED_WEIGHT), 0.01)
