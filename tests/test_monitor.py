@@ -214,3 +214,10 @@ def test_a_calibration_comes_back_from_json() -> None:
 def test_a_state_that_is_none_is_refused(state: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Monitor(flat(0.5)).restore(state)
+
+
+def test_a_trace_of_another_method_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"no 'all_external', which this monitor has levels for, only e, .*: levels are"
+    ):
+        Monitor(flat(0.5)).watch(Trace({"e": np.zeros(3), "log_tau": np.zeros(3)}))

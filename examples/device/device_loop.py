@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from btfl import Btfl, ClientBundle, Coherent
 from btfl.core.provenance import KEY, Provenance, check_fits, check_renewal
+from btfl.errors import BtflError
 from btfl.storage import read_json, write_json
 
 Image = NDArray[np.uint8]
@@ -57,6 +58,8 @@ class Device:
     """The extractor, the decision and the watch, with one state that is saved as a whole."""
 
     def __init__(self, extractor: Path, bundle: Path, folder: Path, method: str) -> None:
+        if not extractor.is_file():
+            raise SystemExit(f"there is no extractor {extractor}: `btfl export --extractor-only` writes one")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(extractor), options, providers=["CPUExecutionProvider"])
@@ -168,4 +171,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (BtflError, OSError) as error:  # what was named is missing, damaged or of another training
+        raise SystemExit(f"device_loop: {error}") from None

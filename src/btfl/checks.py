@@ -79,6 +79,8 @@ def as_one_sample(features: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
 
 def as_labels(labels: ArrayLike, count: int, classes: int) -> NDArray[np.int64]:
     """Return labels as int64 (samples,), or say what is wrong with them."""
+    if not isinstance(classes, int | np.integer):
+        raise InputError(f"classes must be a whole number, how many there are, not {classes!r}")
     array = np.asarray(labels)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         raise InputError(f"labels must be {count} whole numbers, not {array.dtype} of shape {array.shape}")

@@ -12,6 +12,11 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without the lines that some libraries add below: tarfile, one for each compression."""
+    return str(error).partition("\n")[0].rstrip(": ")
+
+
 class BtflError(Exception):
     """Anything btfl refuses to do. The command line prints the message without a stack trace."""
 
@@ -40,7 +45,8 @@ class UnknownNameError(BtflError, KeyError):
         near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.5)
         nearest = [n for n in names if n.lower() in near]
         hint = f"Did you mean {' or '.join(nearest)}? " if nearest else ""
-        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names)}.")
+        choice = f"Known: {', '.join(names)}." if names else "There are none."
+        super().__init__(f"unknown {kind} '{name}'. {hint}{choice}")
         self.kind, self.name, self.known = kind, name, names
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:

@@ -50,6 +50,11 @@ def raised(error: BaseException, monkeypatch: pytest.MonkeyPatch, *options: str)
         (PermissionError(errno.EACCES, "Permission denied", "x"), 1, "x: Permission denied"),
         (FileExistsError(errno.EEXIST, "File exists", "x"), 2, "a file is where a folder is needed"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "x"), 2, "File name too long; choose a shorter one"),
+        (
+            IsADirectoryError(errno.EISDIR, "Is a directory", ".x.tmp", None, "x"),
+            2,
+            "btfl: x: Is a directory; a folder",
+        ),
         (OSError("no number"), 1, "no number"),
         (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), 2, "not UTF-8"),
         (MemoryError(), 1, "not enough memory"),

@@ -80,6 +80,11 @@ def test_data_of_ones_own_are_loaded_and_described(tmp_path: Path) -> None:
         in CliRunner().invoke(app, ["check", "table", "--root", str(table), "--set", "label=kind"]).output
     )
     assert isinstance(CliRunner().invoke(app, ["check", "--root", str(path)]).exception, InputError)
+    copied = ["check", "table", "--root", str(table), "--set", "dataset_options.label=kind"]  # as btfl bench takes it
+    assert "2 vectors of 1" in CliRunner().invoke(app, copied).output
+    without = CliRunner().invoke(app, ["check", "arrays"])
+    assert "name the dataset and its file" in str(without.exception)
+    assert "1,797 images of 8x8x1" in CliRunner().invoke(app, ["check", "digits"]).output
     listed = CliRunner().invoke(app, ["list"]).output
     assert "table: your own Parquet or CSV" in listed
 

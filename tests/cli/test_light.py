@@ -25,3 +25,12 @@ def test_a_command_that_only_tells_loads_nothing_heavy(words: list[str]) -> None
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert not done.stderr.strip()
+
+
+def test_python_m_btfl_is_the_command_line() -> None:
+    """For whom the script is not on the path; in a worker process, which imports the module again, nothing runs."""
+    done = subprocess.run([sys.executable, "-m", "btfl", "methods", "coherrent"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "Did you mean coherent" in done.stderr
+    again = subprocess.run([sys.executable, "-c", "import btfl.__main__"], capture_output=True, text=True)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")

@@ -15,6 +15,7 @@ from pydantic import Field, create_model
 from btfl.cli.app import app
 from btfl.cli.collect import collect
 from btfl.cli.options import experiment_options
+from btfl.errors import InputError, UnknownNameError
 from btfl.experiments import experiment as experiments
 from btfl.experiments.experiment import Experiment
 
@@ -145,3 +146,17 @@ def test_no_command_takes_the_last_of_two() -> None:
             required = [word for each in others for word in (each.opts[0], "file")]
             with pytest.raises(click.UsageError, match=f"{option.opts[0]} is given twice"):
                 command.make_context(name, [*words, *required, *[option.opts[0], value] * 2])
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_no_help_is_cut_off_at_80_columns(name: str, btfl: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
+    assert "…" not in btfl(*name.split(), "--help")
+
+
+def test_an_option_of_a_dataset_says_where_it_belongs() -> None:
+    with pytest.raises(InputError, match=r"label is an option of a dataset: write --set dataset_options\.label="):
+        collect({"changes": ["label=species"]})
+    assert collect({"changes": ["dataset_options.label=species"]}).dataset_options == {"label": "species"}
+    with pytest.raises(UnknownNameError, match="'lable'"):
+        collect({"changes": ["lable=species"]})

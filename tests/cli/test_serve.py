@@ -24,7 +24,7 @@ def test_others_are_not_served_without_a_token(btfl: Callable[..., str]) -> None
     listed = btfl("serve-token", "list")
     assert made.strip()[18:] not in listed
     btfl("serve-token", "revoke", listed.split()[0])
-    assert btfl("serve-token", "list") == ""
+    assert btfl("serve-token", "list") == "there are no tokens\n"
 
 
 def test_a_check_on_loopback_says_that_no_token_is_asked_for(btfl: Callable[..., str]) -> None:

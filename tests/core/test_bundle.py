@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from btfl import Btfl, ClientBundle, DiscretisedLikelihood, LinearHead
+from btfl import Btfl, ClientBundle, Coherent, DiscretisedLikelihood, LinearHead, Summary
 from btfl.core.bundle import KIND, VERSION
 from btfl.errors import InputError, StorageError
 from btfl.storage import load_record, save_record
@@ -204,3 +204,22 @@ def test_fields_of_other_types_are_one_sentence(
     save_record(tmp_path, "bundle", KIND, VERSION, {**fields, **change}, arrays)
     with pytest.raises(StorageError, match="does not fit together"):
         ClientBundle.load(tmp_path)
+
+
+def test_a_head_that_does_not_fit_the_summaries_is_one_sentence() -> None:
+    """As scikit-learn stores a layer, (dimensions, classes), for example."""
+    labels = np.arange(12) % 3
+    features = np.eye(3, 5)[labels]
+    own, head = Summary.of(features, labels, classes=3), np.eye(3, 5)
+    for features_given in (None, features):
+        with pytest.raises(InputError, match=r"global head is \(5, 3\).*\(3, 5\): pass the transpose of its weight"):
+            ClientBundle.of(head.T, head, own, own, features=features_given)
+        with pytest.raises(InputError, match=r"personal head is \(3, 4\), but the summaries are for .* \(3, 5\)$"):
+            ClientBundle.of(head, head[:, :4], own, own, features=features_given)
+
+
+def test_a_method_is_built_from_a_bundle_not_from_its_folder(tmp_path: Path) -> None:
+    make_bundle().save(tmp_path)
+    for method in (Btfl, Coherent):
+        with pytest.raises(InputError, match=r"built from a ClientBundle, which ClientBundle\.load.*not from a str"):
+            method(str(tmp_path))  # type: ignore[arg-type]

@@ -290,3 +290,14 @@ def test_a_head_may_be_a_layer_a_pair_or_tensors(given_as: Callable[[np.ndarray,
     np.testing.assert_array_equal(bundle.global_head.bias, bias)
     assert bundle.personal_head.bias is None
     assert bundle.global_head.weight.dtype == np.float64
+
+
+def test_sum_adds_summaries_and_what_is_none_is_refused() -> None:
+    labels = np.arange(12) % 3
+    one, other = (Summary.of(scale * np.eye(3, 5)[labels], labels, classes=3) for scale in (1, 2))
+    for name, array in sum([one, other, one]).arrays.items():  # type: ignore[union-attr]
+        np.testing.assert_array_equal(array, (one + other + one).arrays[name])
+    with pytest.raises(TypeError):
+        one + 3  # type: ignore[operator]
+    with pytest.raises(InputError, match=r"classes must be a whole number, how many there are, not 3\.0"):
+        Summary.of(np.eye(3, 5)[labels], labels, classes=3.0)  # type: ignore[arg-type]

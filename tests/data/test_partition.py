@@ -119,6 +119,8 @@ def test_ten_thousand_clients() -> None:
 def test_what_cannot_be_met_is_refused_in_a_sentence() -> None:
     with pytest.raises(InputError, match="at most 120 clients"):
         make_partition(made_up(), PartitionSettings(121), 0)
+    with pytest.raises(InputError, match=r"9 distinct images cannot be dealt to 2 clients.*too little data"):
+        make_partition(made_up(9), PartitionSettings(2), 0)
     with pytest.raises(InputError, match="no domains to deal by"):
         make_partition(made_up(), PartitionSettings(5, "domain"), 0)
     with pytest.raises(InputError, match="3 domains need at least"):

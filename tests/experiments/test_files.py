@@ -52,6 +52,8 @@ def test_a_mistake_in_a_file_is_named(text: str, expected: str, tmp_path: Path) 
 def test_a_name_that_is_none_gets_the_nearest_and_a_path_that_is_none_says_so(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean table2"):
         read_experiment("tabel2")
+    with pytest.raises(InputError, match=r"is a folder, not an experiment: .* use --from"):
+        read_experiment(tmp_path)
     with pytest.raises(UnknownNameError, match="Did you mean demo"):
         read_preset("dmo")
     with pytest.raises(StorageError, match=r"nowhere.toml does not exist$"):

@@ -115,8 +115,14 @@ def test_a_folder_of_pictures_is_a_stream_too(place: Path) -> None:
 def test_what_does_not_fit_is_said(place: Path) -> None:
     np.savez(place / "large.npz", x=np.zeros((2, 32, 32, 3), np.uint8))
     (place / "empty").mkdir()
-    for images, words in (("large.npz", "the extractor takes uint8 (8, 8, 1)"), ("empty", "no pictures")):
-        process = start(place, "wrong", "--images", images)
+    for images, words, more in (
+        ("large.npz", "the extractor takes uint8 (8, 8, 1)", ()),
+        ("empty", "no pictures", ()),
+        ("nowhere", "No such file or directory: 'nowhere'", ()),
+        ("large.npz", "no btfl client bundle in nowhere", ("--bundle", "nowhere")),
+        ("large.npz", "there is no extractor nowhere", ("--extractor", "nowhere")),
+    ):
+        process = start(place, "wrong", "--images", images, *more)
         _, wrong = process.communicate(timeout=300)
         assert process.returncode != 0
         assert words in wrong

@@ -91,6 +91,10 @@ def test_an_extractor_of_another_training_or_another_size_is_refused(place: Path
     onnx.save(narrow, tmp_path / "narrow.onnx")
     with pytest.raises(BtflError, match="gives 7 features, but the bundle's heads read"):
         find_fleet(str(place / "node-2"), extractor=tmp_path / "narrow.onnx")
+    for content in (b"", b"no graph at all"):
+        (tmp_path / "wrong.onnx").write_bytes(content)
+        with pytest.raises(BtflError, match=r"wrong\.onnx is no ONNX file"):
+            find_fleet(str(place / "node-2"), extractor=tmp_path / "wrong.onnx")
 
 
 def test_a_server_whose_clients_keep_their_bundles_says_so(place: Path) -> None:

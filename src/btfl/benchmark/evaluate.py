@@ -188,7 +188,7 @@ def run_stream(
         started = time.perf_counter()
         answers = adapter.predict(seen[rows])
         seconds += time.perf_counter() - started
-        probabilities.append(_checked(answers, len(seen[rows]), method))
+        probabilities.append(_checked(answers, stream.labels[rows], method))
         traces.append(adapter.trace)
     if any(part.keys() != traces[0].keys() for part in traces):
         raise InputError(f"method '{method.name}' must have the same trace columns for every batch of a stream")
@@ -197,9 +197,15 @@ def run_stream(
     return Predictions(method, client, stream.name, together, stream.labels, stream.external, trace, seconds)
 
 
-def _checked(probabilities: NDArray[np.float64], count: int, method: Variant) -> NDArray[np.float64]:
-    if probabilities.ndim != 2 or len(probabilities) != count:
-        raise InputError(f"method '{method.name}' gave {probabilities.shape} for {count} samples, not (n, classes)")
+def _checked(probabilities: Any, labels: NDArray[np.int64], method: Variant) -> NDArray[np.float64]:
+    if not isinstance(probabilities, np.ndarray):
+        raise InputError(
+            f"method '{method.name}' gave a {type(probabilities).__name__} where an array (n, classes) is needed"
+        )
+    if probabilities.ndim != 2 or len(probabilities) != len(labels) or probabilities.shape[1] <= labels.max():
+        raise InputError(
+            f"method '{method.name}' gave {probabilities.shape} for {len(labels)} samples, not (n, classes)"
+        )
     if not np.isfinite(probabilities).all():
         raise InputError(f"method '{method.name}' gave probabilities that are not finite")
     return probabilities
@@ -230,6 +236,8 @@ def for_samples(methods: Sequence[Variant], kind: str, model: str) -> tuple[tupl
             reasons.append(f"{method.title} is left out: it {reason}")
         else:
             kept.append(method)
+    if not methods:
+        raise InputError("there is no method to compare: name at least one of those that `btfl methods` lists")
     if not kept:
         raise InputError(f"none of the methods can be used on {kind}. " + ". ".join(reasons))
     return tuple(kept), tuple(reasons)

@@ -56,8 +56,8 @@ def check_sweep(
         known += [name for folder in sweep.folders(out) for name in _methods_there(folder)]
         if reference.strip() not in known and reference.strip().lower() not in known:
             raise InputError(
-                f"the reference '{reference}' is not among the methods that are compared ({listed(known, 30)}): "
-                "add it to them, or take one of these"
+                f"the reference '{reference}' is not among the methods that are compared "
+                f"({listed(dict.fromkeys(known), 30)}): add it to them, or take one of these"
             )
 
 

@@ -65,7 +65,8 @@ def _sentence(error: BaseException) -> tuple[str, int]:
         return str(error), MISTAKE if isinstance(error, _MISTAKES) else ENVIRONMENT
     if isinstance(error, OSError):
         hint = _HINTS.get(error.errno or 0)
-        said = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part is not None)
+        place = error.filename2 or error.filename  # where something was to be moved to, not its temporary name
+        said = ": ".join(str(part) for part in (place, error.strerror or error) if part is not None)
         return (f"{said}; {hint}" if hint else said), MISTAKE if error.errno in _WRONG_PLACES else ENVIRONMENT
     if isinstance(error, MemoryError):
         return "there is not enough memory: use fewer workers, or fewer or smaller images", ENVIRONMENT

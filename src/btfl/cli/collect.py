@@ -58,7 +58,18 @@ def _changes(typed: Mapping[str, Any]) -> dict[str, Any]:
     changes = {each.name: typed.get(each.name) for each in Experiment.knobs()}
     changes |= {f"training.{name}": typed.get(name) for name in OF_TRAINING}
     changes = {place: value for place, value in changes.items() if value not in (None, (), [])}
-    return {**changes, **typed_values(typed.get("changes") or ())}
+    named = typed_values(typed.get("changes") or ())
+    _refuse_options_of_datasets(name for name in named if name.partition(".")[0] not in Experiment.model_fields)
+    return {**changes, **named}
+
+
+def _refuse_options_of_datasets(unknown: Iterable[str]) -> None:
+    """Say where an option of a dataset belongs: ``btfl data check`` takes it by its name alone."""
+    from btfl.data.catalogue import SOURCES
+
+    for name in unknown:
+        if any(name in entry.options() for entry in SOURCES.values()):
+            raise InputError(f"{name} is an option of a dataset: write --set dataset_options.{name}=...")
 
 
 def typed_values(items: Iterable[str]) -> dict[str, Any]:

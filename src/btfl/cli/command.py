@@ -31,6 +31,9 @@ class Command(TyperCommand):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options of the command's function, and those that are made for it."""
         *own, help_option = super().get_params(ctx)
+        for option in own:
+            if isinstance(option, click.Option) and option.envvar is None:
+                option.show_envvar = False  # or errors would say "(env var: 'None')"
         return [*own, *self.generated(), help_option]
 
     def generated(self) -> list[click.Parameter]:

@@ -148,7 +148,7 @@ def check(
     """
     from btfl.data.fetching import fetch
 
-    if root is not None or shift is not None or changes:
+    if root is not None or shift is not None or changes or (name or "").lower() in fetch.BY_HAND:
         _check_own(name, root, shift, changes or [])
         return
     results = [fetch.check(each) for each in ([name] if name else fetch.gettable())]
@@ -196,11 +196,13 @@ def _check_own(name: str | None, root: Path | None, shift: str | None, changes: 
     import numpy as np
 
     from btfl.cli.collect import typed_values
-    from btfl.data.catalogue import load_source
+    from btfl.data.catalogue import SOURCES, load_source
 
-    if name is None or root is None:
+    known = SOURCES.get((name or "").lower())
+    if name is None or (root is None and known is not None and known.needs_root):
         raise InputError("name the dataset and its file: for example `btfl data check arrays --root mine.npz`")
-    source = load_source(name, root=root, shift=shift, **typed_values(changes))
+    options = {option.removeprefix("dataset_options."): value for option, value in typed_values(changes).items()}
+    source = load_source(name, root=root, shift=shift, **options)
     counts = np.bincount(source.pool.labels, minlength=len(source.classes))
     lines = [
         f"{source.name}: {source.pool.summary}",

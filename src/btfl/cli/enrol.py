@@ -21,9 +21,7 @@ def enrol(
             help="A finished run, a trained federation, the `final` folder of a Flower server, or `zoo:NAME`.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the bundle is written.", show_envvar=False)
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the bundle is written.")],
     data: Annotated[
         Path | None,
         typer.Option(

@@ -15,6 +15,7 @@ TOKENS = Commands(help="Tokens of a server: who may infer, read, or administrate
 
 Database = Annotated[str, typer.Option(help="The server's database: sqlite:///FILE or postgresql://...")]
 _DEFAULT = "sqlite:///btfl-serve.db"
+_LIMITS = ("largest_body", "most_samples", "most_streams", "requests_per_second", "burst", "history")
 
 
 class ServeCommand(Command):
@@ -26,12 +27,14 @@ class ServeCommand(Command):
 
         made = []
         for knob in ServeSettings.knobs():
-            option = knob_option(knob, None, knob.default, knob.default not in ("", None))
+            # Panels, because a table's widest names and ranges take the room of all others: 80 columns must do.
+            panel = "Limits" if knob.name in _LIMITS else None
+            option = knob_option(knob, panel, knob.default, knob.default not in ("", None))
             if knob.type is bool:
                 flag = knob.name.replace("_", "-")
                 option = type(option)(
                     param_decls=[knob.name, f"--{flag}/--no-{flag}"], default=knob.default, help=knob.help,
-                    is_flag=True, show_default=True,
+                    is_flag=True, show_default=True, rich_help_panel="On or off",
                 )  # fmt: skip
             made.append(option)
         return [*super().generated(), *made]
@@ -130,7 +133,7 @@ def list_(database: Database = _DEFAULT) -> None:
         f"{token.id}  {token.name}  may {','.join(token.may)}  streams of {token.tenant}  "
         f"models {','.join(token.models)}"
         for token in tokens
-    ]
+    ] or ["there are no tokens"]
     keys = ("id", "name", "may", "tenant", "models")
     output.emit_lines({"tokens": [{key: getattr(token, key) for key in keys} for token in tokens]}, *lines)
 

@@ -123,6 +123,8 @@ class ClientBundle:
         metadata : where it comes from; JSON values only
         """
         heads = LinearHead.of(global_head), LinearHead.of(personal_head)
+        for what, head in zip(("global head", "personal head"), heads, strict=True):
+            head.check_size(what, own.classes, own.dimensions)
         entropies: list[float | None] = [None, None]
         mine = own.class_sums()
         kept: dict[str, ArrayLike] = {

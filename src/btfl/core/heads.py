@@ -91,6 +91,16 @@ class LinearHead:
             weight, bias = value, None
         return cls(_plain(weight), None if bias is None else _plain(bias))
 
+    def check_size(self, what: str, classes: int, dimensions: int) -> None:
+        """Raise an ``InputError`` if this head, called ``what``, is not (classes, dimensions)."""
+        if self.weight.shape == (classes, dimensions):
+            return
+        turned = self.weight.shape == (dimensions, classes)
+        raise InputError(
+            f"the {what} is {self.weight.shape}, but the summaries are for (classes, dimensions) = "
+            f"({classes}, {dimensions}){': pass the transpose of its weight' if turned else ''}"
+        )
+
     @property
     def classes(self) -> int:
         """The number of classes."""

@@ -200,9 +200,14 @@ class Summary:
         return running.total()
 
     def __add__(self, other: Summary) -> Summary:
+        if not isinstance(other, Summary):
+            return NotImplemented
         if (self.classes, self.dimensions) != (other.classes, other.dimensions):
             raise InputError(f"summaries of different sizes cannot be added: {self!r} and {other!r}")
         return Summary({name: array + other.arrays[name] for name, array in self.arrays.items()})
+
+    def __radd__(self, other: object) -> Summary:
+        return self if other == 0 else NotImplemented  # sum(summaries) begins with 0
 
     def check(self, classes: int, dimensions: int, *, exact: bool = True, nonnegative: bool = False) -> None:
         """Raise an ``InputError`` for what no client's data could give; the server asks before it adds up.

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_type_hints
 
 from btfl.data.source import Source, SourceLoader
 from btfl.errors import InputError, UnknownNameError
@@ -88,11 +88,22 @@ def load_source(
     entry = SOURCES.get(name.lower())
     if entry is None:
         raise UnknownNameError("dataset", name, SOURCES)
-    known = entry.options()
+    known, kinds = entry.options(), get_type_hints(entry.loader())
     for option in options:
         if option not in known:
             raise InputError(
                 f"the dataset {name} has no option '{option}'; it takes {', '.join(['root', 'shift', *known])}"
             )
     place = None if root is None else Path(root).expanduser()
-    return entry.loader()(root=place, shift=shift, **options)
+    fitting = {option: _of_kind(option, value, kinds[option]) for option, value in options.items()}
+    return entry.loader()(root=place, shift=shift, **fitting)
+
+
+def _of_kind(option: str, value: Any, kind: Any) -> Any:
+    """Return an option's value as its loader takes it: a name that looks like a number is a name all the same."""
+    kinds = get_args(kind) or (kind,)
+    if isinstance(value, kinds) and not isinstance(value, bool):
+        return value
+    if str in kinds:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    raise InputError(f"{option} must be a whole number, not {value!r}")

@@ -179,9 +179,11 @@ def _deal(source: Source, originals: Indices, settings: PartitionSettings, seed:
     """Deal the samples that are no copies, each client's sorted."""
     clients = _count(settings)
     if len(originals) < FEWEST * clients:
+        most = len(originals) // FEWEST
+        instead = f"Ask for at most {most} clients" if most > 1 else "That is too little data for a federation"
         raise InputError(
             f"{len(originals)} distinct {source.kind} cannot be dealt to {clients} clients: each needs at least "
-            f"{FEWEST}, for train, validation and test. Ask for at most {len(originals) // FEWEST} clients"
+            f"{FEWEST}, for train, validation and test. {instead}"
         )
     rng = generator(seed, "partition", settings.kind)
     deal: Callable[[], list[Indices]] = {

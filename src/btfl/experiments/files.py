@@ -63,6 +63,11 @@ def read_experiment(name: str | Path) -> ExperimentFile:
     path = _shipped().get(str(name))
     if path is None:
         path = Path(name)
+        if path.is_dir():
+            raise InputError(
+                f"{name} is a folder, not an experiment: to start from a finished run use --from {name}, and "
+                f"`btfl train {name} --rounds N` goes on with one"
+            )
         if path.suffix != _SUFFIX and not path.is_file():
             raise UnknownNameError("experiment", str(name), experiment_names())
     try:

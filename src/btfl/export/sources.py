@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import onnx
+from google.protobuf.message import DecodeError
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.provenance import Provenance, check_fits
@@ -106,11 +107,23 @@ def _of_zoo(folder: Path) -> Fleet:
     )
 
 
+def _read_model(path: Path) -> onnx.ModelProto:
+    try:
+        model = onnx.load_from_string(read_file(path, LARGEST_TENSORS))
+    except DecodeError:
+        model = onnx.ModelProto()
+    if not model.graph.output:  # an empty file is a model, too
+        raise StorageError(
+            f"{path} is no ONNX file, or it is damaged; `btfl export --extractor-only` writes extractors"
+        )
+    return model
+
+
 def _of_bundle(folder: Path, federation: Path | None, extractor: Path | None) -> Fleet:
     bundle = ClientBundle.load(folder)
     own = {0: lambda: bundle}
     if extractor is not None:
-        model = onnx.load_from_string(read_file(extractor, LARGEST_TENSORS))
+        model = _read_model(extractor)
         check_fits(Provenance.of_bundle(bundle), provenance_of_model(model))
         width = model.graph.output[0].type.tensor_type.shape.dim[-1].dim_value
         if width and width != bundle.dimensions:

@@ -140,6 +140,11 @@ class Method(ABC):
     """Where it comes from and what it does, for a method without a card."""
 
     def __init__(self, client: Client | ClientBundle, settings: Settings | None = None, **changes: Any) -> None:
+        if not hasattr(client, "bundle") and not isinstance(client, ClientBundle):
+            raise InputError(
+                f"{type(self).__name__} is built from a ClientBundle, which ClientBundle.load(folder) reads, "
+                f"not from a {type(client).__name__}"
+            )
         self.client: Client = BundleOnly(client) if isinstance(client, ClientBundle) else client
         self.settings: Any = self.settings_class.make(**changes) if settings is None else settings
         if not isinstance(self.settings, self.settings_class):
@@ -169,7 +174,12 @@ class Method(ABC):
         if not self.columns:
             return Trace({})
         if self.found is None:
-            raise InputError("there is no trace yet: call predict first")
+            raise InputError("there is no trace yet: call predict first, which sets self.found in a method of your own")
+        if len(self.found) != len(self.columns):
+            raise InputError(
+                f"{type(self).__name__} found {len(self.found)} values, but its columns are {', '.join(self.columns)}: "
+                f"self.found holds one for each, in their order"
+            )
         return Trace(
             {
                 name: np.asarray(value, dtype=column.dtype).reshape(-1)

@@ -94,7 +94,13 @@ class Monitor:
         found: list[Alarm] = []
         length = 0
         for name, levels in self.levels.items():
-            values = trace[name]
+            try:
+                values = trace[name]
+            except KeyError:
+                raise InputError(
+                    f"the trace has no '{name}', which this monitor has levels for, only "
+                    f"{', '.join(trace) or 'nothing'}: levels are for one method, levels_for(method, bundle)"
+                ) from None
             length = len(values)
             if self._calm[name] < 0:
                 crosses = values.max() > levels.on

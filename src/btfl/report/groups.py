@@ -215,7 +215,7 @@ def _kind(run: SavedRun) -> dict[str, Any]:
         "other domain": data["shift"] or "none",
         "split": experiment["split"],
         "severity": streams["severity"],
-        "corruptions": ", ".join(streams["corruptions"]),
+        "corruptions": ", ".join(streams["corruptions"]) or "none",
         "longest stream": streams.get("longest") or "all",
         "streams": ", ".join(LETTERS[stream] for stream in streams_in(run.rows)),
         "partition": experiment["partition"],

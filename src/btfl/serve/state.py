@@ -114,7 +114,7 @@ def _models(source: Source, settings: ServeSettings, engine: sa.Engine) -> list[
             _keep(model, engine)
     if approximate := [model.name for model in made if model.calibration.approximate]:
         log(
-            "alarms are approximate: bundles without features, and without levels found on them",
+            "alarms are approximate: bundles with few features or none, and without levels found on them",
             logging.WARNING,
             models=len(approximate),
             first=approximate[0],

@@ -46,10 +46,6 @@ class Token:
         """Return whether it sees a model."""
         return any(pattern == EVERYONE or fnmatchcase(name, pattern) for pattern in self.models)
 
-    def sees_tenant(self, tenant: str) -> bool:
-        """Return whether it sees the streams of a tenant."""
-        return self.tenant in (EVERYONE, tenant)
-
 
 LOCAL = Token("local", "loopback", "local", (ADMIN,))
 """Who sends requests to a server that asks for no tokens."""

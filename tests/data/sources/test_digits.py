@@ -67,5 +67,7 @@ def test_a_name_or_option_that_does_not_exist_is_refused_with_those_that_do() ->
         load_source("digits", shift="typed")
     with pytest.raises(InputError, match="no option 'image_size'"):
         load_source("digits", image_size=3)
+    with pytest.raises(InputError, match=r"data of your own in mine\.npz name the dataset, too"):
+        load_source("digits", root="mine.npz")
     for entry in SOURCES.values():
         assert callable(entry.loader())

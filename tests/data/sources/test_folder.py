@@ -186,8 +186,11 @@ def test_what_is_no_such_tree_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs the path"):
         load_source("folder")
     (tmp_path / "text.tar").write_text("no tar")
-    with pytest.raises(DataError, match=r"text\.tar is neither a folder nor a whole tar"):
+    with pytest.raises(DataError, match=r"text\.tar is neither a folder nor a whole tar") as refused:
         load_source("folder", root=tmp_path / "text.tar")
+    assert "\n" not in str(refused.value)
+    with pytest.raises(InputError, match="image_size must be a whole number, not 'large'"):
+        load_source("folder", root=deep, image_size="large")
 
 
 def test_a_tar_cannot_reach_outside_itself(tmp_path: Path) -> None:

@@ -113,9 +113,39 @@ def test_files_that_are_no_table_are_refused(tmp_path: Path) -> None:
         load_source("table", root=damaged)
     with pytest.raises(DataError, match="there is no file"):
         load_source("table", root=tmp_path / "absent.csv")
+    with pytest.raises(DataError, match="is a folder, not a table"):
+        load_source("table", root=tmp_path)
+    separated = tmp_path / "separated.csv"
+    separated.write_text("label;x\na;1\nb;2\n")
+    with pytest.raises(DataError, match=r"separated\.csv has ';' between its columns; btfl reads \.csv with commas"):
+        load_source("table", root=separated)
     other = tmp_path / "mine.xlsx"
     other.write_bytes(b"x")
     with pytest.raises(InputError, match=r"ends in \.parquet"):
         load_source("table", root=other)
     with pytest.raises(InputError, match="needs the path of a Parquet or CSV"):
         load_source("table")
+
+
+def test_row_numbers_that_pandas_wrote_are_no_feature(tmp_path: Path) -> None:
+    """They would give the label away where rows are sorted by it."""
+    path = tmp_path / "numbered.csv"
+    path.write_text(",label,x\n0,a,1.5\n1,a,2.5\n2,b,3.5\n")
+    source = load_source("table", root=path)
+    assert source.pool.values.tolist() == [[1.5], [2.5], [3.5]]
+    assert "1 columns without a name (row numbers, perhaps) are left out" in source.notes
+
+
+def test_a_word_that_is_read_as_empty_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "countries.csv"
+    path.write_text("label,client,x\na,DE,1\nb,NA,2\n")
+    with pytest.raises(DataError, match=r"'client' is empty in row 1 \(the first is 0\); the words NA, None, null"):
+        load_source("table", root=path)
+
+
+def test_a_column_may_be_called_like_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "years.csv"
+    path.write_text("2024,true,x\na,p,1\nb,q,2\n")
+    source = load_source("table", root=path, label=2024, client=True)  # as TOML and --set read them
+    assert source.classes == ("a", "b")
+    assert source.owner_names == ("p", "q")

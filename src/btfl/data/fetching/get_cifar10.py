@@ -24,7 +24,7 @@ from PIL import Image
 from btfl.data.fetching.cache import Progress, cache_root, silent
 from btfl.data.fetching.download import downloaded
 from btfl.data.fetching.stored import Content, Part, StoredSet, read_bytes
-from btfl.errors import DataError
+from btfl.errors import DataError, first_line
 from btfl.storage import temporary_folder
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -128,7 +128,7 @@ def _read_archive(path: Path, progress: Progress) -> Content:
                     assert file is not None  # a regular member always has one
                     found[name] = file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path.name} is damaged or no tar archive: {error}") from error
+        raise DataError(f"{path.name} is damaged or no tar archive: {first_line(error)}") from error
     for files, decode in _LAYOUTS:
         if all(name in found for name in files):
             return decode(found.__getitem__, progress)

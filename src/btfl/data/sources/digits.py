@@ -52,8 +52,11 @@ MOST_INK = BLOCK * BLOCK
 
 
 def load(*, root: Path | None = None, shift: str | Path | None = None) -> Source:
-    """Load the digits; ``shift`` is "printed" (the default) or "none". ``root`` is not used: there is no file."""
-    del root
+    """Load the digits; ``shift`` is "printed" (the default) or "none". ``root`` must be None: there is no file."""
+    if root is not None:  # typed for data of the user's own, whose dataset was not: the digits would be another answer
+        raise InputError(
+            f"digits are read from no file; for data of your own in {root} name the dataset, too: arrays, table, folder"
+        )
     chosen = "printed" if shift is None else str(shift).lower()
     if chosen not in SHIFTS:
         raise InputError(f"digits has no shift '{shift}'; it knows {' and '.join(SHIFTS)}")

@@ -27,7 +27,7 @@ class Npz:
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.is_file():
-            raise DataError(f"there is no file {path}")
+            raise DataError(f"{path} is a folder, not an npz file" if path.is_dir() else f"there is no file {path}")
         try:
             with path.open("rb") as file:
                 single = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX

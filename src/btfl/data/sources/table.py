@@ -2,7 +2,8 @@
 
 The label is one column, text or whole numbers: the different values, sorted, are the classes. Another column can say
 whose each row is (``partition = "natural"`` uses it), and another the order of the rows, a time for example; without
-one the file's own order is kept. Every other column of numbers or truth values is a feature; text is left out.
+one the file's own order is kept. Every other column of numbers or truth values is a feature; text is left out, and so
+are columns of a CSV without a name: pandas writes its row numbers so, which give labels away where rows are sorted.
 """
 
 from __future__ import annotations
@@ -74,19 +75,22 @@ class _Table:
     def __init__(self, path: Path, label: str, client: str | None, order: str | None) -> None:
         self.path, self.label, self.order = path, label, order
         if not path.is_file():
-            raise DataError(f"there is no file {path}")
+            raise DataError(f"{path} is a folder, not a table" if path.is_dir() else f"there is no file {path}")
         first = next(_parts(path), None)
         if first is None or len(first) == 0:
             raise DataError(f"{path.name} holds no row")
         columns = list(first.columns)
+        _check_separated(path, columns)
         for name in (label, client, order):
             if name is not None and name not in columns:
                 raise UnknownNameError(f"column of {path.name}", str(name), columns)
         self.client = client or (CLIENT if CLIENT in columns else None)
         told = {name for name in (label, self.client, order) if name is not None}
         numeric = {name for name in columns if first[name].dtype.kind in "iufb"}
-        self.features = [name for name in columns if name not in told and name in numeric]
-        self.passed_over = [name for name in columns if name not in told and name not in numeric]
+        nameless = {f"Unnamed: {place}" for place in range(len(columns))}  # so pandas calls them
+        self.nameless = [name for name in columns if name not in told and name in nameless]
+        self.features = [name for name in columns if name not in told | nameless and name in numeric]
+        self.passed_over = [name for name in columns if name not in told | nameless and name not in numeric]
         if not self.features:
             raise DataError(f"{path.name} has no column of numbers beside {listed(sorted(told))}")
 
@@ -108,9 +112,13 @@ class _Table:
 
     def notes(self) -> list[str]:
         """Say what was left out."""
-        if not self.passed_over:
-            return []
-        return [f"{len(self.passed_over)} columns that hold no numbers are left out: {listed(self.passed_over)}"]
+        notes = []
+        if self.nameless:
+            notes.append(f"{len(self.nameless)} columns without a name (row numbers, perhaps) are left out")
+        if self.passed_over:
+            left_out = listed(self.passed_over)
+            notes.append(f"{len(self.passed_over)} columns that hold no numbers are left out: {left_out}")
+        return notes
 
     def _features(self, part: pd.DataFrame, start: int) -> NDArray[np.float32]:
         features = np.empty((len(part), len(self.features)), np.float32)
@@ -125,7 +133,7 @@ class _Table:
             row, place = np.argwhere(~np.isfinite(features))[0].tolist()
             raise DataError(
                 f"{self.path.name}: the column '{self.features[place]}' is empty, NaN or infinite in row "
-                f"{start + row:,}; leave such rows out or fill them in"
+                f"{start + row:,} (the first is 0); leave such rows out or fill them in"
             )
         return features
 
@@ -166,13 +174,25 @@ def _parts(path: Path) -> Iterator[pd.DataFrame]:
         raise DataError(f"{path.name} is {kind} that can be read: {error}") from None
 
 
+def _check_separated(path: Path, columns: list[str]) -> None:
+    """Refuse a file that was read as one column because something else than expected is between its values."""
+    other = next((mark for mark in (";", "\t", "|", ",") if len(columns) == 1 and mark in columns[0]), None)
+    if other is not None:
+        raise DataError(
+            f"{path.name} has {other!r} between its columns; btfl reads .csv with commas and .tsv with tabs: "
+            f"write it so, or as .parquet"
+        )
+
+
 def _whole(part: pd.DataFrame, name: str, path: Path, start: int) -> NDArray[Any]:
     """Return a column that has a value in every row."""
     if name not in part:
         raise DataError(f"{path.name}: the column '{name}' is missing in a part of the file")
     missing = part[name].isna().to_numpy()
     if missing.any():
-        raise DataError(f"{path.name}: the column '{name}' is empty in row {start + int(missing.argmax()):,}")
+        read_so = "" if path.suffix.lower() in (".parquet", ".pq") else "; the words NA, None, null and nan are read so"
+        row = f"{start + int(missing.argmax()):,} (the first is 0)"
+        raise DataError(f"{path.name}: the column '{name}' is empty in row {row}{read_so}")
     column = part[name].to_numpy()
     return column if column.dtype.kind in "iufbM" else column.astype(str)
 

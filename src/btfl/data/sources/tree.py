@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from btfl.errors import DataError, StorageError
+from btfl.errors import DataError, StorageError, first_line
 from btfl.storage import read_file
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
@@ -59,7 +59,7 @@ def open_tree(root: Path) -> Iterator[Tree]:
             try:
                 tar = opened.enter_context(tarfile.open(root, "r:*"))
             except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-                raise DataError(f"{root.name} is neither a folder nor a whole tar file: {error}") from error
+                raise DataError(f"{root.name} is neither a folder nor a whole tar file: {first_line(error)}") from error
             yield _TarTree(root, tar)
     else:
         raise DataError(f"there is no folder or tar file {root}")
