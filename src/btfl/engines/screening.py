@@ -20,7 +20,8 @@ Clients of very different data pull in different directions, and from some round
 opposed: tests that compare directions alone (cosines of pairs, distances to neighbours) leave honest clients out there.
 In the first round they may agree: all are as far from any solution. So once, in that round and if they do, the main
 eigenvector of all pairs' cosines tells two camps apart. Whoever is in the smaller one, and as much against the larger
-one as that is for itself, is left out until its leaning speaks for it.
+one as that is for itself, is left out until its leaning speaks for it. One alone is no camp: an honest client with a
+single class was seen against all others in the first rounds, and one liar is found by its leaning.
 
 Where many are found turned round, they have led training astray before they were: it begins again from the first
 weights, once, in the rounds that are left.
@@ -47,6 +48,8 @@ AGAINST = 0.5
 AGREED = 0.25
 """Of the largest eigenvalue that there can be: with less, clients agree on nothing that one could be against."""
 FEWEST = 4
+SMALLEST = 2
+"""Of the smaller camp. One client alone may have data that nobody else has, a single class for example."""
 GROUP = 512
 """With more clients in a round, so many are compared with each other at a time, in their order."""
 MOST_PAIRS = 128
@@ -101,7 +104,7 @@ def smaller_camp(products: Floats) -> list[int]:
     others = np.maximum(larger.sum() - larger, 1)  # of the larger camp, without oneself
     means = cosines[:, larger].sum(axis=1) / others
     against = np.flatnonzero(~larger & (means < -AGAINST * float(np.median(means[larger]))))
-    return [int(place) for place in against] if 2 * len(against) < count else []
+    return [int(place) for place in against] if SMALLEST <= len(against) < count / 2 else []
 
 
 def larger_camp(agreement: Floats, least: float) -> NDArray[np.bool_] | None:

@@ -22,7 +22,7 @@ from btfl.recipes.settings import TrainingSettings
 
 _SEEDS_APART = 1_000_000  # a draw of the streams must not be that of another seed
 LONGEST_NAME = 150
-DEFAULT_METHODS = ("fedavg", "fedavg-ft", "personal", "btfl", "btfl-release", "oracle")
+DEFAULT_METHODS = ("fedavg", "fedavg-ft", "fedthe-on-fedavg", "personal", "btfl", "coherent", "oracle")
 
 
 class Experiment(BaseModel):
