@@ -92,16 +92,16 @@ def test_who_is_against_the_majority_in_the_first_round_is_suspected_until_it_is
     sent = updates(5, 10).astype(np.float64)
     sent[[1, 6, 8]] *= -1
     assert smaller_camp(sent @ sent.T) == [1, 6, 8]
+    clients, good, ones = range(10), np.full(10, 0.2), np.ones(10)
+    suspected = Standing(usual=1.0).suspecting([1, 6, 8]).after(clients, good, ones)
+    assert suspected.turned(clients) == {1, 6, 8}
+    assert suspected.after(clients, good, ones).turned(clients) == set()
 
 
 def test_one_client_alone_against_all_others_is_no_camp() -> None:
     sent = np.random.default_rng(1).normal(size=(10, 500)) + 1.0
     sent[4] *= -1  # a single class nobody else has looks like that, too
     assert smaller_camp(sent @ sent.T) == []
-    clients, good, ones = range(10), np.full(10, 0.2), np.ones(10)
-    suspected = Standing(usual=1.0).suspecting([1, 6, 8]).after(clients, good, ones)
-    assert suspected.turned(clients) == {1, 6, 8}
-    assert suspected.after(clients, good, ones).turned(clients) == set()
 
 
 def test_an_honest_one_of_many_may_be_farther_off_than_one_of_few() -> None:
