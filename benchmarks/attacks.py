@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace, share: float, lie: str, defence: str) -> d
     except TooFewClientsError:  # weights that have grown beyond all bounds are refused, and the run stops
         return {**dict.fromkeys(METHODS, float("nan")), "caught": 0, "false": 0}
     log = RunFiles(folder).training("fedavg").log.read_text().splitlines()
-    told = [one for one in map(json.loads, log) if one["event"] == "warning"]
+    told = [one for one in map(json.loads, log) if one["event"] == "warning" and one["client"] is not None]
     warned = {(one["client"], one["round"], one["stage"]) for one in told}
     honest = run.rows[~run.rows["client"].isin(liars)]
     means = honest.groupby("method")["accuracy"].mean() * 100

@@ -6,16 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from btfl.core.client import Weights
 from btfl.engines.aggregate import Averaged, Mean, RunningSum
+from btfl.engines.camps import few_enough, moves_of, other_camp
 from btfl.engines.naming import misnamed
 from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
 from btfl.engines.rows import Rows
 from btfl.engines.screening import GROUP, MOST_PAIRS, screen, smaller_camp
 from btfl.recipes.base import Update
 from btfl.recipes.settings import TrainingSettings
-from btfl.runs.standing import MANY, Standing
+from btfl.runs.standing import MANY, ROUNDS, Standing
+
+Floats = NDArray[np.float64]
 
 HEAD = "head.weight"
 """The rows of the classes, where a recipe uploads a head."""
@@ -90,6 +94,8 @@ class Averaging:
             if self._untrained and self._round == 1 and self._seen == 0:
                 standing = self._first_look(standing)
             turned = standing.turned(self._clients)
+            if self._seen == 0 and len(turned - standing.misnamed) < MANY * len(self._clients):
+                standing = self._compare_names(standing, turned)
         suspects = [place for place, client in enumerate(self._clients) if client in turned]
         named = [place for place, client in enumerate(self._clients) if client in standing.misnamed]
         found = screen(along, lengths, standing.usual, self._rows.near, suspects, named)
@@ -98,7 +104,9 @@ class Averaging:
                 arrays = self._rows.arrays(place)
                 self._sum.add({name: arrays[name] for name in self._names}, samples)
         self._left_out |= {self._clients[place]: why for place, why in sorted(found.items())}
-        self._turned += len(turned - standing.suspects - standing.misnamed)  # who was not left out from the first round
+        # who was not left out from the first round
+        self._turned += len(turned - standing.suspects - standing.misnamed)
+        self._turned += len(standing.misnamed - self._standing.misnamed)
         self._standing, self._seen = standing, self._seen + len(self._rows)
         self._rows, self._clients, self._samples = Rows(), [], []
 
@@ -108,11 +116,37 @@ class Averaging:
         if len(places) <= MOST_PAIRS:
             camp = smaller_camp(self._rows.gram(places, self._shared))
             standing = standing.suspecting(self._clients[place] for place in camp)
-        if HEAD in self._names and HEAD in self._shared:
-            steps = np.stack([self._rows.arrays(place)[HEAD] - self._shared[HEAD] for place in places])
-            found = misnamed(steps.astype(np.float64))
+        if self._has_head:
+            found = misnamed(self._head_steps())
             standing = standing.naming(self._clients[place] for place in found)
         return standing
+
+    def _compare_names(self, standing: Standing, turned: set[int]) -> Standing:
+        """Return the standing with one more round of what clients call the classes, and with who is a camp apart.
+
+        Not asked where many more are turned round: their rows are, too, and where they have led training nothing is
+        sure.
+        """
+        if not self._has_head or not few_enough(len(self._rows), len(self._shared[HEAD])):
+            return standing
+        moves = moves_of(self._head_steps())
+        if moves is None:
+            return standing
+        standing = standing.meeting(self._clients, moves.products, moves.sizes)
+        if standing.compared < ROUNDS:
+            return standing
+        found = {self._clients[place] for place in other_camp(*standing.agreement(self._clients), moves.rows)}
+        return standing.naming(found) if 2 * len(found | turned) < len(self._clients) else standing
+
+    @property
+    def _has_head(self) -> bool:
+        return HEAD in self._names and HEAD in self._shared
+
+    def _head_steps(self) -> Floats:
+        """Return (clients, K, d) how far each client has moved the rows of the head."""
+        places = range(len(self._rows))
+        steps = np.stack([self._rows.arrays(place)[HEAD] - self._shared[HEAD] for place in places])
+        return steps.astype(np.float64)
 
     def _robust(self, defence: str) -> Mean:
         places, liars = range(len(self._rows)), self._settings.liars

@@ -210,7 +210,8 @@ class Stage:
         self._leave_out("describe", rounds, left_out)
         self.faults.check_cohort(len(ready) - len(left_out))
         if self.recipe.calibrates and self.recipe.protection is None and self.private is None:
-            total = self._calibrated(shared, total, ready)
+            # validation parts have the labels of the sums that are left out
+            total = self._calibrated(shared, total, [job for job in ready if job.client not in left_out])
         return total, self._bundles(clients, shared, total, ready, keep)
 
     def _bundles(self, clients: int, shared: Weights, total: Summary, ready: list[Job], keep: Keeping) -> bool:

@@ -23,6 +23,8 @@ MAJORITY = 0.55
 """So large a share must have the same sign."""
 ROUNDS, FEWEST = 2, 4
 """No client is judged in fewer rounds, nor among fewer clients."""
+MOST_MET = 128
+"""With more clients than this in all rounds together, no pairs are kept, whose number grows with the square."""
 _DEVIATION = 1.4826  # of a normal distribution, in median deviations
 
 
@@ -41,7 +43,12 @@ class Standing:
     suspects: frozenset[int] = frozenset()
     """Who pointed against the majority in the very first round, until its updates say otherwise."""
     misnamed: frozenset[int] = frozenset()
-    """Who called classes by other names than most, in the very first round."""
+    """Who called classes by other names than most, in the very first round or over several."""
+    pairs: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+    """For two clients, the lower number first, that have raised the same rows of the head in some round: the products
+    of those rows and the products of their lengths, added up (``btfl.engines.camps``)."""
+    compared: int = 0
+    """In how many rounds such pairs were compared."""
     restarted: bool = False
     """Whether training was begun again, because liars had led it astray."""
 
@@ -77,6 +84,32 @@ class Standing:
         """Return the standing after these clients were found to call classes by other names."""
         return replace(self, misnamed=self.misnamed | frozenset(clients))
 
+    def meeting(self, clients: Sequence[int], products: Floats, sizes: Floats) -> Standing:
+        """Return the standing after one more round of these clients; as it is if there are too many to keep pairs of.
+
+        Parameters
+        ----------
+        products, sizes : (clients, clients) of the rows that both have raised (``btfl.engines.camps.Moves``)
+        """
+        if len({client for pair in self.pairs for client in pair} | set(clients)) > MOST_MET:
+            return self
+        pairs = dict(self.pairs)
+        for one, other in zip(*np.nonzero(np.triu(sizes, 1) > 0), strict=True):
+            pair = (min(clients[one], clients[other]), max(clients[one], clients[other]))
+            product, size = pairs.get(pair, (0.0, 0.0))
+            pairs[pair] = (product + float(products[one, other]), size + float(sizes[one, other]))
+        return replace(self, pairs=pairs, compared=self.compared + 1)
+
+    def agreement(self, clients: Sequence[int]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the mean cosine of each pair of these clients, and which of them have met."""
+        sums = np.zeros((2, len(clients), len(clients)))
+        for one, first in enumerate(clients):
+            for other, second in enumerate(clients):
+                if first != second:
+                    sums[:, one, other] = self.pairs.get((min(first, second), max(first, second)), (0.0, 0.0))
+        met = sums[1] > 0
+        return np.where(met, sums[0] / np.where(met, sums[1], 1.0), 0.0), met
+
     def leanings(self) -> dict[int, float]:
         """Return for each client that can be judged the mean cosine of its updates with the weights it was sent."""
         judged = (client for client, rounds in self.rounds.items() if rounds >= ROUNDS and self.weights[client] > 0)
@@ -100,7 +133,9 @@ class Standing:
             for client, rounds in sorted(self.rounds.items())
         }
         named = {"suspects": sorted(self.suspects), "misnamed": sorted(self.misnamed)}
-        return {"clients": seen, "usual": self.usual, **named, "restarted": self.restarted}
+        pairs = [[*pair, *sums] for pair, sums in sorted(self.pairs.items())]
+        met = {"pairs": pairs, "compared": self.compared}
+        return {"clients": seen, "usual": self.usual, **named, **met, "restarted": self.restarted}
 
     @classmethod
     def from_json(cls, values: Any) -> Standing:
@@ -113,10 +148,13 @@ class Standing:
             misnamed = frozenset(int(client) for client in (() if values is None else values.get("misnamed", ())))
             restarted = bool(values is not None and values["restarted"])
             usual = 0.0 if values is None else float(values.get("usual", 0.0))
+            met = () if values is None else values.get("pairs", ())
+            compared = 0 if values is None else int(values.get("compared", 0))
+            pairs = {(int(one), int(other)): (float(product), float(size)) for one, other, product, size in met}
             rounds, cosines, weights = ({client: path[place] for client, path in found.items()} for place in range(3))
         except (TypeError, ValueError, AttributeError, KeyError, IndexError):
             raise StorageError("the checkpoint does not say where clients have pointed so far") from None
-        return cls(rounds, cosines, weights, usual, suspects, misnamed, restarted)  # type: ignore[arg-type]
+        return cls(rounds, cosines, weights, usual, suspects, misnamed, pairs, compared, restarted)  # type: ignore[arg-type]
 
 
 def farthest(count: int) -> float:

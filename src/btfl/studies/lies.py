@@ -40,6 +40,8 @@ class Lie:
     """(labels, classes) -> those it trains on and describes."""
     summary: Callable[[FedAvg, Weights, ClientData], Summary] | None = None
     """(recipe, final weights, data) -> the sums it sends."""
+    absent: bool = False
+    """Whether it has no part in training and calibration: where a defence gets that leaves out the liars at once."""
 
 
 def _turned(factor: float) -> Callable[[Weights, Sequence[Weights], Sequence[Weights]], Sequence[Weights]]:
@@ -69,6 +71,10 @@ def _reversed(labels: Labels, classes: int) -> Labels:
     return np.asarray(classes - 1 - labels, dtype=labels.dtype)
 
 
+def _shifted(labels: Labels, classes: int) -> Labels:
+    return np.asarray((labels + 1) % classes, dtype=labels.dtype)
+
+
 def _large_and_reversed(recipe: FedAvg, shared: Weights, data: ClientData) -> Summary:
     features = extract(recipe.received(shared), data.train.values) * np.float32(_LARGE)
     return Summary.of(features, _reversed(data.train.labels, recipe.classes), recipe.classes)
@@ -79,14 +85,22 @@ def _one_class(recipe: FedAvg, shared: Weights, data: ClientData) -> Summary:
     return Summary.of(features, np.zeros_like(data.train.labels), recipe.classes)
 
 
+def _blank(recipe: FedAvg, shared: Weights, data: ClientData) -> Summary:
+    """Return the sums of next to nothing, which ``screen`` leaves out: without any the client would have no bundle."""
+    features = extract(recipe.received(shared), data.train.values[:1])
+    return Summary.of(np.zeros_like(features), [0], recipe.classes)
+
+
 LIES: Mapping[str, Lie] = {
     "sign flip": Lie("its step turned round", _turned(1.0)),
     "sign flip x 10": Lie("its step turned round, and ten times as long", _turned(10.0)),
     "scaled": Lie("its weights times 100", _times_hundred),
     "little": Lie("the mean less a little of the deviation, all liars the same", _little),
     "label flip": Lie("trains on reversed labels, and describes them", labels=_reversed),
+    "label shift": Lie("trains on the labels of the next class, and describes them", labels=_shifted),
     "large sums": Lie("sums of features times 1,000 with reversed labels", summary=_large_and_reversed),
     "class mean": Lie("sums as if all its samples were of one class", summary=_one_class),
+    "absent": Lie("sends no updates, and sums of one blank sample: what its data are worth", None, None, _blank, True),
 }
 
 
@@ -139,6 +153,9 @@ class _LyingSession:
 
     def run(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
         """Do the jobs; liars send something else."""
+        if jobs and jobs[0].task in ("train", "calibrate") and self.engine.lie.absent:
+            yield from self._without_liars(broadcast, jobs)
+            return
         results = self.session.run(broadcast, jobs)
         if jobs and jobs[0].task == "train" and self.engine.lie.update is not None:
             yield from self._updates(broadcast, dict(results))
@@ -146,6 +163,11 @@ class _LyingSession:
             yield from self._summaries(broadcast, results)
         else:
             yield from results
+
+    def _without_liars(self, broadcast: Broadcast, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result | Failure]]:
+        answers = self.session.run(broadcast, [job for job in jobs if job.client not in self.engine.liars])
+        for job in jobs:
+            yield (job, Failure("it does not answer")) if job.client in self.engine.liars else next(answers)
 
     def _updates(
         self, broadcast: Broadcast, found: dict[Job, Result | Failure]
