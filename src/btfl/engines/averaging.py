@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from btfl.core.client import Weights
 from btfl.engines.aggregate import Averaged, Mean, RunningSum
-from btfl.engines.camps import few_enough, moves_of, other_camp
-from btfl.engines.naming import misnamed
+from btfl.engines.camps import moves_of, other_camp
+from btfl.engines.naming import few_enough, misnamed
 from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
 from btfl.engines.rows import Rows
 from btfl.engines.screening import GROUP, MOST_PAIRS, screen, smaller_camp

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from btfl.engines.naming import FEWEST, MOST_ROWS
+from btfl.engines.naming import few_enough
 from btfl.engines.screening import larger_camp
 
 Floats = NDArray[np.float64]
@@ -51,11 +51,6 @@ class Moves:
     """(clients, clients) products of the rows that both have raised, added up."""
     sizes: Floats
     """(clients, clients) product of the lengths of the same rows, taken together; 0 where there is no such row."""
-
-
-def few_enough(clients: int, classes: int) -> bool:
-    """Return whether so many clients can be compared, and are enough to be."""
-    return clients >= FEWEST and clients * classes <= MOST_ROWS
 
 
 def moves_of(steps: Floats) -> Moves | None:

@@ -27,6 +27,11 @@ MOST_ROWS = 4096
 """Rows of all clients' heads together: with more, they are not compared, which grows with their square."""
 
 
+def few_enough(clients: int, classes: int) -> bool:
+    """Return whether so many clients can be compared, and are enough to be."""
+    return clients >= FEWEST and clients * classes <= MOST_ROWS
+
+
 def misnamed(steps: Floats) -> list[int]:
     """Return the places of clients that call classes by other names than most others.
 
@@ -35,7 +40,7 @@ def misnamed(steps: Floats) -> list[int]:
     steps : (clients, K, d) how far each client has moved the rows of a head that was the same for all
     """
     count, classes, _ = steps.shape
-    if count < FEWEST or count * classes > MOST_ROWS:
+    if not few_enough(count, classes):
         return []
     agreement = _agreement(steps)
     larger = larger_camp(agreement, AGREED)
