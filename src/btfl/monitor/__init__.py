@@ -27,6 +27,7 @@ from btfl.monitor.levels import (
     levels_for,
     watched,
 )
+from btfl.monitor.looks import Looks
 from btfl.monitor.own import FEWEST, Own, own_features
 from btfl.monitor.watch import SIGNALS, Alarm, Monitor, MonitorSettings
 
@@ -38,6 +39,7 @@ __all__ = [
     "Alarm",
     "AlarmLevels",
     "Levels",
+    "Looks",
     "Monitor",
     "MonitorSettings",
     "Own",

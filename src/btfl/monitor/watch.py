@@ -17,9 +17,10 @@ SIGNALS: Mapping[str, str] = {
     "all_external": "external",
     "strangeness": "strange",
     "strange_stream": "strange",
+    "looks": "strange",
     "e": "external",
 }
-"""Columns of a trace that are watched, and what an alarm of each says; ``e`` only where there is no other."""
+"""Signals, and what an alarm of each says: columns of a trace (``e`` only where there is no other), and ``Looks``."""
 
 
 @dataclass(frozen=True)

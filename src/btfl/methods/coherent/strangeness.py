@@ -81,10 +81,7 @@ class Strangeness:
         It is the conformal quantile of its own validation samples: new samples of the same kind exceed it that often.
         With fewer of them than 1/false_alarms it is the largest that was seen, and the promise is not kept.
         """
-        if not 0 < false_alarms < 1:
-            raise InputError(f"false alarms are a share between 0 and 1, not {false_alarms}")
-        place = int(np.ceil((len(self.own) + 1) * (1 - false_alarms))) - 1
-        return float(self.own[min(place, len(self.own) - 1)])
+        return conformal_level(self.own, false_alarms)
 
     def carried_by(self, bundle: ClientBundle) -> ClientBundle:
         """Return a bundle that says what is typical of the client, so that it can do without features."""
@@ -123,6 +120,14 @@ class Strangeness:
         held_out = chosen is parts[0] and len(chosen) >= FEWEST
         self.unlabelled = self.metric.unlabelled(white).mean(axis=0) if held_out else np.zeros(white.shape[1])
         self.averaged = len(chosen) if held_out else 0
+
+
+def conformal_level(own: Floats, false_alarms: float) -> float:
+    """Return the level that at most this share of new samples exceed, from scores of own ones in ascending order."""
+    if not 0 < false_alarms < 1:
+        raise InputError(f"false alarms are a share between 0 and 1, not {false_alarms}")
+    place = int(np.ceil((len(own) + 1) * (1 - false_alarms))) - 1
+    return float(own[min(place, len(own) - 1)])
 
 
 def _off(difference: Floats) -> Floats:
