@@ -17,15 +17,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
-from strangeness import Score, inverted, of_clients, scores
+from strangeness import Score, of_clients, scores
 
 from btfl import ClientBundle, Monitor
 from btfl.benchmark.evaluate import Evaluation
 from btfl.methods.coherent import WatchfulCoherent
 from btfl.methods.coherent.strange_stream import REMEMBERED
 from btfl.monitor import level_alone, levels_for
-from btfl.pixels.types import Images
 from btfl.randomness import generator
 from btfl.studies.drift.scenarios import open_run
 
@@ -65,19 +63,15 @@ def charts(bundle: ClientBundle) -> Mapping[str, Chart]:
     return {**singles, "the stream (ours)": ours}
 
 
-def smeared(images: Images) -> Images:
-    """Return images as a lens with grease on it would show them: blurred by a sixteenth of their side."""
-    blur = ImageFilter.GaussianBlur(images.shape[1] / 16)
-    return np.stack([np.asarray(Image.fromarray(image).filter(blur)) for image in images])
-
-
 def look(evaluation: Evaluation, others: Mapping[str, str], most: int, clients: int) -> None:
     """Print what is found by score and kind, the mean over clients, and how soon a monitor alarms."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     soon: dict[str, list[float]] = {}
-    watched, false, changes = 0, 0, {"inverted": inverted, "smeared": smeared}
+    watched, false = 0, 0
     beyond: dict[float, list[float]] = {rate: [] for rate in (10.0, 1.0, 0.1)}
-    for number, (bundle, own, kinds) in enumerate(of_clients(evaluation, others, most, clients, changes)):
+    for number, client in enumerate(of_clients(evaluation, others, most, clients)):
+        bundle, own = client.bundle, client.own.features
+        kinds = {kind: seen.features for kind, seen in client.kinds.items()}
         rng = generator(0, "strange streams", number)
         quiet = [own[rng.permutation(len(own))] for _ in range(ORDERS)]
         before = {kind: own[rng.permutation(len(own))[:BEFORE]] for kind in kinds}

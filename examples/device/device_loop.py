@@ -10,6 +10,10 @@ Switch the device off at any moment: it goes on with the first image it has no s
 stream looks external: while the mean of e, the weight of the global head, over about the last ``--window`` samples is
 above ``--raise-above``; it comes down below ``--lower-below``, so that it does not flutter.
 
+A bundle that takes along how the client's own samples look (``btfl export --looks``) also makes it alarm at images
+unlike all of them, such as those of a camera that has failed: from the first one on, and until twenty in a row look as
+usual. What is strange is answered all the same, and marked.
+
 To renew it, put the extractor and the bundle of a later round in place of the old ones, and start it again: it goes on
 with its memory. An extractor of another round than the bundle, or a bundle of another training, is refused.
 """
@@ -29,9 +33,10 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from btfl import Btfl, ClientBundle, Coherent
+from btfl import Btfl, ClientBundle, Coherent, Monitor
 from btfl.core.provenance import KEY, Provenance, check_fits, check_renewal
 from btfl.errors import BtflError
+from btfl.monitor import Looks
 from btfl.storage import read_json, write_json
 
 Image = NDArray[np.uint8]
@@ -68,6 +73,8 @@ class Device:
         self.provenance = Provenance.of_bundle(own)
         check_fits(self.provenance, Provenance.of_model(self.session.get_modelmeta().custom_metadata_map))
         self.adapter, self.watch = METHODS[method](own), Watch()
+        self.looks = Looks.carried(own)
+        self.monitor = None if self.looks is None else Monitor(self.looks.levels(), warm_up=0)
         self.state, self.answers = folder / "state.json", folder / "answers.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         if self.state.exists():
@@ -76,6 +83,8 @@ class Device:
             check_renewal(None if before is None else Provenance.from_dict(before), self.provenance)
             self.adapter.restore(saved["adapter"])
             self.watch = Watch(**saved["watch"])
+            if self.monitor is not None and saved.get("monitor") is not None:
+                self.monitor.restore(saved["monitor"])
         self._drop_unfinished()
 
     @property
@@ -101,14 +110,21 @@ class Device:
             "mean_e": self.watch.mean,
             "external": self.watch.up,
         }
+        changed_looks = False
+        if self.looks is not None and self.monitor is not None:
+            looks = self.looks.strangeness(image[None])
+            changed_looks = bool(self.monitor.watch({"looks": looks}))
+            answer |= {"looks": float(looks[0]), "strange": bool(self.monitor.alarmed)}
         with self.answers.open("a") as file:
             file.write(json.dumps(answer) + "\n")
             file.flush()
             os.fsync(file.fileno())
         # last: if the device dies before this, the sample is answered again, from the same state
         come_from = None if self.provenance is None else self.provenance.as_dict()
-        write_json(self.state, {"adapter": self.adapter.state, "watch": asdict(self.watch), KEY: come_from})
-        return {**answer, "changed": changed}
+        watched = None if self.monitor is None else self.monitor.state
+        saved = {"adapter": self.adapter.state, "watch": asdict(self.watch), "monitor": watched, KEY: come_from}
+        write_json(self.state, saved)
+        return {**answer, "changed": changed, "changed_looks": changed_looks}
 
     def _drop_unfinished(self) -> None:
         """Drop the answer that a sudden end left without its state: that sample is about to be answered again."""
@@ -166,6 +182,9 @@ def main() -> None:
         if answer["changed"]:
             what = "the stream has turned external" if answer["external"] else "the stream is the client's own again"
             print(f"image {number}: {what} (mean e {answer['mean_e']:.2f})", flush=True)
+        if answer["changed_looks"]:
+            what = "unlike all that this device has seen" if answer["strange"] else "images look as usual again"
+            print(f"image {number}: {what} (looks {answer['looks']:.1f})", flush=True)
         time.sleep(arguments.pause)
     print(f"{device.seen} images answered; the flag is {'up' if device.watch.up else 'down'}", flush=True)
 

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from btfl import ClientBundle
+from btfl.monitor import Looks
+
 Said = Callable[..., str]
 WORDS = ["--preset", "demo", "--clients", "3", "--set", "training.local_epochs=1"]
 
@@ -46,3 +49,21 @@ def test_another_federation_begins_with_a_runs_weights(btfl: Said, tmp_path: Pat
     assert "one extractor, 3 bundles" in btfl("export", "run", "--all-clients", "fleet")
     btfl("export", "new", "--extractor", "fleet/extractor.onnx", "--onnx", "new.onnx")
     assert (tmp_path / "new.onnx").stat().st_size > 1000
+
+
+def test_a_fleet_takes_along_how_its_samples_look(btfl: Said, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="exporting to ONNX needs `pip install btfl[onnx]`")
+    btfl("bench", *WORDS, "--rounds", "1", "--method", "fedavg", "--workers", "1", "--out", "run")
+    assert "one graph has none" in btfl("export", "run", "--onnx", "x.onnx", "--looks", ok=False)
+    assert "add --looks" in btfl("export", "run", "--onnx", "x.onnx", "--root", "here", ok=False)
+    btfl("export", "run", "--onnx", "plain.onnx", "--extractor-only", "--client", "1")
+    btfl("export", "run", "--onnx", "one.onnx", "--extractor-only", "--client", "1", "--looks")
+    btfl("export", "run", "--all-clients", "fleet", "--looks")
+    assert "finished run" in btfl("export", "fleet/client-000001", "--extractor", "fleet/extractor.onnx", "--onnx",
+                                  "x.onnx", "--extractor-only", "--looks", ok=False)  # fmt: skip
+    alone, of_fleet = (ClientBundle.load(tmp_path / name) for name in ("one-bundle", "fleet/client-000001"))
+    looks = Looks.carried(alone)
+    assert looks is not None
+    assert looks.shape == (8, 8, 1)
+    assert of_fleet.metadata["looks"] == alone.metadata["looks"]
+    assert Looks.carried(ClientBundle.load(tmp_path / "plain-bundle")) is None

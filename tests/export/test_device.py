@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from btfl import Btfl, ClientBundle, Coherent
+from btfl.monitor import Looks
 from btfl.pixels.types import Images
 from small import digits, train_small
 
@@ -127,3 +128,24 @@ def test_what_does_not_fit_is_said(place: Path) -> None:
         assert process.returncode != 0
         assert words in wrong
         assert "Traceback" not in wrong
+
+
+def test_a_camera_that_fails_is_an_alarm_at_its_first_frame(place: Path) -> None:
+    data = digits()
+    part, pool = data.partition.part_at(CLIENT, 0), data.source.pool.values
+    looks = Looks.of(pool[part.train], pool[part.validation])
+    looks.carried_by(ClientBundle.load(place / "extractor-bundle")).save(place / "with-looks")
+    own = camera()[:40]
+    failed = np.zeros((10, *own.shape[1:]), np.uint8)
+    np.savez(place / "failing.npz", x=np.concatenate([own, failed, own]))
+    said = finish(start(place, "failing", "--images", "failing.npz", "--bundle", "with-looks"))
+    strange = [answer["strange"] for answer in answers(place, "failing")]
+    assert strange.index(True) == 40
+    assert all(strange[40:50])
+    assert not strange[-1]
+    assert "image 40: unlike all that this device has seen" in said
+    assert "images look as usual again" in said
+    finish(start(place, "as before", "--images", "failing.npz"))
+    without = answers(place, "as before")  # the answers themselves are the same, and nothing is said of looks
+    assert [answer["e"] for answer in without] == [answer["e"] for answer in answers(place, "failing")]
+    assert not any("strange" in answer for answer in without)

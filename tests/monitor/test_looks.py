@@ -15,7 +15,8 @@ from btfl import ClientBundle, Coherent, Monitor
 from btfl.errors import InputError
 from btfl.monitor import Looks, levels_for
 from btfl.monitor.statistics import smallest_step, statistics_of
-from making import make_bundle, make_stream
+from fleet import make_bundles, own
+from making import make_bundle
 
 SIDE = 16
 
@@ -42,10 +43,10 @@ def waves(count: int, seed: int, time: int = 64) -> np.ndarray:
 
 FAILED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "black": np.zeros_like,
-    "white": lambda own: np.full_like(own, 255),
-    "constant": lambda own: np.broadcast_to(own[:, :1, :1], own.shape),
-    "noise": lambda own: np.random.default_rng(0).integers(0, 256, size=own.shape).astype(np.uint8),
-    "frozen lines": lambda own: np.broadcast_to(own[:, :1], own.shape),
+    "white": lambda seen: np.full_like(seen, 255),
+    "constant": lambda seen: np.broadcast_to(seen[:, :1, :1], seen.shape),
+    "noise": lambda seen: np.random.default_rng(0).integers(0, 256, size=seen.shape).astype(np.uint8),
+    "frozen lines": lambda seen: np.broadcast_to(seen[:, :1], seen.shape),
 }
 
 
@@ -85,16 +86,16 @@ def test_own_samples_exceed_the_level_as_rarely_as_promised(held_out: bool) -> N
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 1e3), st.floats(-1e3, 1e3))
 def test_units_of_a_signal_make_no_difference(seed: int, scale: float, offset: float) -> None:
     """A level in volts finds what a level in millivolts finds."""
-    own, new = waves(60, seed), waves(5, seed + 1)
-    plain, other = Looks.of(own), Looks.of(own * scale + offset)
+    seen, new = waves(60, seed), waves(5, seed + 1)
+    plain, other = Looks.of(seen), Looks.of(seen * scale + offset)
     np.testing.assert_allclose(other.strangeness(new * scale + offset), plain.strangeness(new), rtol=0.05)
 
 
 def test_a_sample_is_told_the_same_alone_and_among_others() -> None:
-    own = pictures(300, 0)
-    looks = Looks.of(own)
-    together = looks.strangeness(own)
-    alone = np.concatenate([looks.strangeness(one[None]) for one in own[:20]])
+    seen = pictures(300, 0)
+    looks = Looks.of(seen)
+    together = looks.strangeness(seen)
+    alone = np.concatenate([looks.strangeness(one[None]) for one in seen[:20]])
     np.testing.assert_allclose(alone, together[:20], rtol=1e-12)
 
 
@@ -136,11 +137,11 @@ def test_a_monitor_alarms_at_the_first_black_frame_and_ends_when_pictures_are_ba
 
 
 def test_it_is_watched_beside_the_signals_of_a_method() -> None:
-    bundle, looks = make_bundle(8, 4), Looks.of(pictures(100, 0))
+    bundle, looks = make_bundles()[0], Looks.of(pictures(100, 0))
     method = Coherent(bundle)
     levels = looks.among(levels_for(method, bundle, drawn=2000))
     assert set(levels.levels) == {"all_external", "looks"}
-    method.predict(make_stream(bundle, 3))
+    method.predict(own(0, 3))
     Monitor(levels).watch({**method.trace, "looks": looks.strangeness(pictures(3, 1))})
     with pytest.raises(InputError, match="no 'looks'"):
         Monitor(levels).watch(method.trace)

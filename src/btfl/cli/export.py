@@ -66,6 +66,18 @@ def export(
             autocompletion=completing(lambda: ("float32", "float16", "int8")),
         ),
     ] = "float32",
+    looks: Annotated[
+        bool,
+        typer.Option(
+            "--looks",
+            help="Take along how the client's own samples look, so that a device alarms at a frame unlike all of them. "
+            "Reads the data of the run.",
+        ),
+    ] = False,
+    root: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="With --looks: where the data are, if not where the run found them."),
+    ] = None,
 ) -> None:
     """Write a client as ONNX, to run in onnxruntime without torch.
 
@@ -84,6 +96,8 @@ def export(
 
     `btfl export runs/demo --onnx extractor.onnx --extractor-only --weights int8`
 
+    `btfl export runs/demo --onnx extractor.onnx --extractor-only --looks`
+
     `btfl export runs/demo --all-clients fleet`
 
     `btfl export node-3 --federation server-run --onnx client.onnx`
@@ -94,6 +108,7 @@ def export(
 
     need_onnx()
     from btfl.errors import InputError, UnknownNameError
+    from btfl.export.looks import fleet_with_looks, looks_of_run, with_looks
     from btfl.export.smaller import StoredAs, with_weights
     from btfl.export.sources import find_fleet
     from btfl.export.write import export_fleet, export_split, export_whole
@@ -111,19 +126,27 @@ def export(
         raise UnknownNameError("recipe", recipe, RECIPES)
     if (onnx is None) == (all_clients is None):
         raise InputError("say what to write: --onnx FILE for one client, or --all-clients FOLDER")
+    if looks and all_clients is None and not extractor_only:
+        raise InputError("--looks goes into a bundle, and one graph has none: add --extractor-only, or --all-clients")
+    if root is not None and not looks:
+        raise InputError("--root says where the samples are that --looks reads: add --looks")
+    look = looks_of_run(source, root) if looks else None
     if all_clients is not None:
         if client is not None or extractor_only:
             raise InputError("--all-clients writes every client, and the extractor apart: leave the other options out")
         fleet = find_fleet(source, recipe, federation, extractor)
         if fleet.extractor is None:
             raise InputError("there is no extractor beside this bundle: name it with --extractor, or its --federation")
-        written = export_fleet(fleet.bundles, with_weights(fleet.extractor(), stored), all_clients)
+        bundles = fleet.bundles if look is None else fleet_with_looks(fleet.bundles, look)
+        written = export_fleet(bundles, with_weights(fleet.extractor(), stored), all_clients)
         said = f"{all_clients}: one extractor, {written} bundles"
         output.emit_lines({"folder": all_clients, "bundles": written}, said)
         return
     assert onnx is not None
     bundle, graph = _one(source, client, recipe, federation, extractor)
     if extractor_only:
+        if look is not None:
+            bundle = with_looks(bundle, look(client or 0))
         paths = list(export_split(bundle, onnx, graph, stored))
     else:
         paths = [export_whole(bundle, onnx, known[method], graph, stored)]
