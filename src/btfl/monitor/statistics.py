@@ -15,7 +15,7 @@ SMALLEST = 4
 """Values along each side that a sample needs: below that there are hardly any steps to look at."""
 _COARSER = 2  # times that a sample is halved, to see larger and larger steps
 _QUANTILES = (0.02, 0.25, 0.5, 0.75, 0.98)
-_AT_ONCE = 256  # samples, so that memory does not grow with them
+_AT_ONCE = 100_000  # values, which stay in the caches
 _STEP_OF_INTEGERS, _STEP_OF_FLOATS = 0.5, 1e-3
 
 
@@ -46,9 +46,10 @@ def statistics_of(samples: ArrayLike, step: float) -> Floats:
     """
     values = np.asarray(samples)
     check_shape(values.shape[1:])
+    samples_at_once = max(_AT_ONCE // int(np.prod(values.shape[1:])), 1)
     parts = [
-        np.concatenate(list(_numbers(finite_array("samples", values[begin : begin + _AT_ONCE]) / step)), axis=1)
-        for begin in range(0, len(values), _AT_ONCE)
+        np.concatenate(list(_numbers(finite_array("samples", values[begin : begin + samples_at_once]) / step)), axis=1)
+        for begin in range(0, len(values), samples_at_once)
     ]
     if not parts:
         raise InputError("there are no samples to look at")
@@ -57,38 +58,59 @@ def statistics_of(samples: ArrayLike, step: float) -> Floats:
 
 def _numbers(values: Floats) -> Iterator[Floats]:
     """Give matrices (samples, some numbers each); log1p keeps what is smaller than a step, 1, near 0."""
-    sides = tuple(range(1, values.ndim - 1))
-    yield values.mean(axis=sides)
-    yield np.log1p(values.std(axis=sides))
-    planes = values
+    channels = np.ascontiguousarray(np.moveaxis(values, -1, 1))  # (samples, channels, sides...)
+    flat = _flat(channels)
+    yield flat.mean(axis=2)
+    yield np.log1p(flat.std(axis=2))
+    planes = channels
     if values.ndim == 4:  # an image is one plane of brightness; channels of a signal are planes of their own
-        planes = values.mean(axis=-1, keepdims=True)
-        if values.shape[-1] > 1:
-            colours = values - planes
-            yield np.log1p(np.sqrt((colours**2).mean(axis=sides)).mean(axis=1, keepdims=True))
-            yield np.log1p(np.abs(np.diff(colours, axis=1)).mean(axis=sides).mean(axis=1, keepdims=True))
-    flat = planes.reshape(len(planes), -1, planes.shape[-1])
-    yield np.concatenate(list(np.quantile(flat, _QUANTILES, axis=1)), axis=1)
-    for side in sides:
-        steps = np.abs(np.diff(planes, axis=side))
-        yield np.log1p(steps.mean(axis=sides))
-        yield np.log1p(np.sqrt((steps**2).mean(axis=sides)))
-        yield (steps <= 2.0).mean(axis=sides)
-        yield np.log1p(np.abs(np.diff(planes, 2, axis=side)).mean(axis=sides))
+        planes = channels.mean(axis=1, keepdims=True)
+        if channels.shape[1] > 1:
+            colours = channels - planes
+            yield np.log1p(np.sqrt((_flat(colours) ** 2).mean(axis=2)).mean(axis=1, keepdims=True))
+            yield np.log1p(_sizes(_steps(colours, 2)).mean(axis=1, keepdims=True))
+    order = np.sort(_flat(planes), axis=2)
+    places = [round(share * (order.shape[2] - 1)) for share in _QUANTILES]
+    yield order[:, :, places].reshape(len(order), -1)
+    for side in range(2, planes.ndim):
+        steps = _steps(planes, side)
+        size = np.abs(steps)
+        yield np.log1p(_flat(size).mean(axis=2))
+        yield np.log1p(np.sqrt((_flat(size) ** 2).mean(axis=2)))
+        yield (_flat(size) <= 2.0).mean(axis=2)
+        yield np.log1p(_sizes(_steps(steps, side)))
         first, second = np.array_split(planes, 2, axis=side)
-        yield first.mean(axis=sides) - second.mean(axis=sides)
+        yield _flat(first).mean(axis=2) - _flat(second).mean(axis=2)
     for _ in range(_COARSER):
-        planes = _halved(planes, sides)
-        for side in sides:
+        planes = _halved(planes)
+        for side in range(2, planes.ndim):
             if planes.shape[side] > 1:
-                yield np.log1p(np.abs(np.diff(planes, axis=side)).mean(axis=sides))
+                yield np.log1p(_sizes(_steps(planes, side)))
 
 
-def _halved(planes: Floats, sides: tuple[int, ...]) -> Floats:
+def _flat(planes: Floats) -> Floats:
+    """Return (samples, planes, values)."""
+    return planes.reshape(*planes.shape[:2], -1)
+
+
+def _steps(planes: Floats, side: int) -> Floats:
+    """Return what each value differs from the one before it along a side."""
+    along = np.moveaxis(planes, side, 0)
+    return np.ascontiguousarray(np.moveaxis(along[1:] - along[:-1], 0, side))
+
+
+def _sizes(steps: Floats) -> Floats:
+    """Return (samples, planes): the mean size of steps."""
+    return np.asarray(np.abs(_flat(steps)).mean(axis=2))
+
+
+def _halved(planes: Floats) -> Floats:
     """Return planes of half the sides, each value the mean of its neighbours; an odd last one is left out."""
-    for side in sides:
+    for side in range(2, planes.ndim):
         half = planes.shape[side] // 2
         if half:
-            even = np.take(planes, range(2 * half), axis=side)
-            planes = even.reshape(*even.shape[:side], half, 2, *even.shape[side + 1 :]).mean(axis=side + 1)
+            along = np.moveaxis(planes, side, 0)
+            planes = np.ascontiguousarray(
+                np.moveaxis((along[0 : 2 * half : 2] + along[1 : 2 * half : 2]) / 2.0, 0, side)
+            )
     return planes
