@@ -58,7 +58,7 @@ def judge(
 ) -> Change:
     """Judge the samples of a request, and return what that changes; ``row``: the stream as it was read."""
     state, memory = _memory_for(model, asked, row)
-    step = model.step(features, state)
+    step = model.step(features, state, asked.images)
     now, began = time.time(), ""
     if step.alarms:
         began = ",".join(dict.fromkeys(alarm.kind for alarm in step.alarms if alarm.begins))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from btfl.checks import printable
+from btfl.monitor.looks import SIGNAL as LOOKS
 from btfl.serve.answers import Answer
 from btfl.serve.asgi import App, Receive, Scope, Send
 from btfl.serve.changes import Taken
@@ -86,9 +87,11 @@ async def _answer(serving: Serving, model: Model, token: Token, asked: InferRequ
     for one in asked.outputs:  # before anything is remembered
         if one.name != "probabilities" and one.name not in model.columns:
             raise RefusedError(400, f"there is no output {printable(one.name, 60)!r} of {model.name}")
+        if one.name == LOOKS and asked.images is None:
+            raise RefusedError(400, f"the output '{LOOKS}' tells how images look: send images, not features")
     features = await _features(serving, asked)
     if not asked.sequence:
-        step = model.step(features, model.fresh)
+        step = model.step(features, model.fresh, asked.images)
         serving.metrics.step(model.name, step)
         return Answer(step.outputs, 0, "none", step.alarmed, "")
     digest = _digest(asked) if asked.id else b""

@@ -15,7 +15,8 @@ from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.base import BundleOnly, Column, Method
 from btfl.methods.registry import find_method
-from btfl.monitor import Alarm, AlarmLevels, Monitor, MonitorSettings, carried_levels, identity, levels_for
+from btfl.monitor import Alarm, AlarmLevels, Looks, Monitor, MonitorSettings, carried_levels, identity, levels_for
+from btfl.monitor.looks import SIGNAL as LOOKS
 from btfl.serve.refusal import RefusedError
 from btfl.serve.source import Served
 from btfl.serve.tensors import NAMES
@@ -70,7 +71,13 @@ class Model:
         """Whether the monitor's levels had to be found now."""
         self.calibration = found or levels_for(self.method, served.bundle, settings.warm_up)
         self.monitor = Monitor(self.calibration, settings)
-        self.columns: Mapping[str, Column] = self.method.columns
+        self.looks = Looks.carried(served.bundle)
+        """How the client's samples look, if its bundle says so: for whoever sends images."""
+        self._frames = None if self.looks is None else Monitor(self.looks.levels(), replace(settings, warm_up=0))
+        seen = (
+            {} if self.looks is None else {LOOKS: Column("how far an image is off the client's own; about 1 for these")}
+        )
+        self.columns: Mapping[str, Column] = {**self.method.columns, **seen}
         self._lock = threading.Lock()
         self._fresh = self._state()
         self._holds: bytes | None = None  # the memory that the method has right now
@@ -81,7 +88,8 @@ class Model:
         return self._fresh
 
     def _state(self) -> bytes:
-        return orjson.dumps({"method": self.method.state, "monitor": self.monitor.state})
+        frames = {} if self._frames is None else {LOOKS: self._frames.state}
+        return orjson.dumps({"method": self.method.state, "monitor": self.monitor.state, **frames})
 
     def can_restore(self, state: bytes) -> bool:
         """Return whether the method takes a memory back."""
@@ -97,14 +105,21 @@ class Model:
         told = orjson.loads(state)
         self.method.restore(told["method"])
         self.monitor.restore(told["monitor"])
+        if self._frames is not None:
+            self._frames.reset()
+            if LOOKS in told:  # a memory of a time before the bundle had it begins without an alarm
+                self._frames.restore(told[LOOKS])
 
-    def step(self, features: NDArray[Any], state: bytes) -> Step:
-        """Answer the next samples of a stream whose memory is ``state``."""
+    def step(self, features: NDArray[Any], state: bytes, images: NDArray[Any] | None = None) -> Step:
+        """Answer the next samples of a stream whose memory is ``state``; ``images``, if that is what came in."""
+        looks = None if images is None or self.looks is None else _looks(self.looks, images)
         with self._lock:  # a method holds one memory at a time
             try:
                 if state is self._fresh:
                     self.method.reset()
                     self.monitor.reset()
+                    if self._frames is not None:
+                        self._frames.reset()
                 elif state is not self._holds:  # where each client has one stream it is there already
                     self._restore(state)
                 self._holds = None
@@ -112,12 +127,18 @@ class Model:
             except InputError as error:
                 raise RefusedError(400, str(error)) from None
             outputs: Outputs = {"probabilities": probabilities, **self.method.trace}
-            alarms = self.monitor.watch(outputs)
+            before, alarms, alarmed = self.monitor.seen, self.monitor.watch(outputs), self.monitor.alarmed
+            if self._frames is not None:
+                self._frames.seen = before  # features may have come in between
+                if looks is not None:
+                    outputs[LOOKS] = looks
+                    alarms += self._frames.watch(outputs)
+                alarmed = tuple(dict.fromkeys(alarmed + self._frames.alarmed))
             self._holds = after = self._state()
-            seen, alarmed = self.monitor.seen, ",".join(self.monitor.alarmed)
+            seen = self.monitor.seen
         if len(features) > 1:  # columns of a batch may lie among others
             outputs = {name: np.ascontiguousarray(one) for name, one in outputs.items()}
-        return Step(outputs, after, len(features), seen, tuple(alarms), alarmed, _means(outputs))
+        return Step(outputs, after, len(features), seen, tuple(alarms), ",".join(alarmed), _means(outputs))
 
     def metadata(self, images: tuple[int, ...] | None) -> dict[str, Any]:
         """Return what the protocol tells of a model; ``images``: (height, width, channels), if it takes them."""
@@ -128,6 +149,13 @@ class Model:
         for name, column in self.columns.items():
             outputs.append({"name": name, "datatype": NAMES[np.dtype(column.dtype).str[1:]], "shape": [-1]})
         return {"name": self.name, "versions": ["1"], "platform": "btfl", "inputs": inputs, "outputs": outputs}
+
+
+def _looks(looks: Looks, images: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        return looks.strangeness(images)
+    except InputError as error:
+        raise RefusedError(400, str(error)) from None
 
 
 def _means(trace: Mapping[str, NDArray[Any]]) -> dict[str, float]:

@@ -52,6 +52,11 @@ class InferRequest(NamedTuple):
     binary: bool
     """Whether outputs that were not asked for by name come as bytes."""
 
+    @property
+    def images(self) -> NDArray[Any] | None:
+        """The images, if that is what was sent."""
+        return self.array if self.name == "images" else None
+
 
 def read_request(body: bytes, header_length: str | None, most_samples: int) -> InferRequest:
     """Read a request, or raise a ``RefusedError`` that says what is wrong with it."""
