@@ -6,7 +6,7 @@ Several runs that a report would show as one, draws of the streams or methods ru
 one.
 
 ``python benchmarks/keep_results.py --again results/*/`` draws what is kept there again from the rows, after tables or
-figures have changed; what the pages say of the runs stays as it is.
+figures have changed, and writes the streams in today's format; what the pages say of the runs stays as it is.
 
 A folder there holds ``run.json`` (every setting, seed, fingerprints, hash of the streams), ``results.parquet`` (a row
 for each method, client and stream, from which the tables are made), the streams themselves as indices, the tables,
@@ -29,6 +29,7 @@ from typing import Any
 
 from PIL import Image
 
+from btfl.data.manifest import Manifest
 from btfl.report.build import write_report
 from btfl.runs.layout import RunFiles
 from btfl.runs.saved import SavedRun, load_run
@@ -56,6 +57,7 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
         files = RunFiles(run)
         for path in (files.record, files.results, *run.glob("streams*")):
             shutil.copy(path, place)
+        write_streams_again(place)
         if files.unseen.exists():
             shutil.copy(files.unseen, place)
     draw(runs, into, figures)
@@ -96,8 +98,15 @@ def draw_again(folder: Path) -> None:
     figures = [path.stem for path in (folder / "figures").glob("*.png")]
     for path in (folder / "tables").glob("difference*"):  # named after methods, which may have other names now
         path.unlink()
+    for run in runs:
+        write_streams_again(run)
     draw(runs, folder, figures)
     (folder / "README.md").write_text("\n".join([head, "", *drawn(folder)]).rstrip() + "\n")
+
+
+def write_streams_again(run: Path) -> None:
+    """Write the streams of a kept run as this btfl does: older ones took four times the room; their hash stays."""
+    Manifest.load(run).save(run)
 
 
 def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
