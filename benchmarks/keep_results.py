@@ -2,8 +2,8 @@
 
 ``python benchmarks/keep_results.py runs/paper results/cifar10-cnn-dir0.1 --command "btfl bench --from ..."``
 
-Several runs that a report would show as one, draws of the streams or methods run apart, go into folders 1, 2, ... of
-one.
+Several runs that a report would show as one, seeds, draws of the streams or methods run apart, go into folders 1, 2,
+... of one.
 
 ``python benchmarks/keep_results.py --again results/*/`` draws what is kept there again from the rows, after tables or
 figures have changed, and writes the streams in today's format; what the pages say of the runs stays as it is.
@@ -110,7 +110,7 @@ def write_streams_again(run: Path) -> None:
 
 
 def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
-    """Write the page of what is kept; several runs differ in their streams or their methods alone."""
+    """Write the page of what is kept; several runs differ in their seeds, streams or methods alone."""
     saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
     finals = {(run.seed, recipe): final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
@@ -133,7 +133,7 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
         *(f"- streams: {manifest}" for manifest in dict.fromkeys(run.manifest_hash for run in runs)),
         f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
         f"- {platform.machine()}, {os.cpu_count()} cores, on the CPU; {datetime.date.today().isoformat()}",
-        *(f"- {said}" for said in saved.notes),
+        *(f"- {said}" for said in dict.fromkeys(note for run in runs for note in run.notes)),
         "",
     ]
     return "\n".join([*lines, *drawn(into)]).rstrip() + "\n"

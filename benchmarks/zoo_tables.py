@@ -19,6 +19,8 @@ from pathlib import Path
 import pandas as pd
 
 from btfl.data.manifest import Manifest
+from btfl.report.groups import group_runs
+from btfl.report.tables import accuracy_table
 from btfl.runs.saved import SavedRun, load_run
 
 KEYS = ["method", "client", "stream"]
@@ -82,6 +84,12 @@ def other_answers(run: SavedRun, kept: SavedRun) -> dict[str, int] | None:
     }
 
 
+def printed(run: SavedRun) -> dict[str, tuple[str, ...]]:
+    """Return the rows of the accuracy table as they are printed, by method."""
+    (group,) = group_runs([run])
+    return {row.method: tuple(cell.text for cell in row.cells) for row in accuracy_table(group).rows}
+
+
 def lines(found: Sequence[Agreement]) -> list[str]:
     """Return the comparison as a table of at most 80 columns."""
     written = [f"{'method':<28}{'recipe':<12}{'rows':>7}{'equal':>8}{'answers':>9}{'mean e':>8}{'other':>8}"]
@@ -121,6 +129,11 @@ def main() -> int:
     right = sum(each.answers == 0 for each in made)
     print(f"{equal:,} of {rows:,} rows are equal to the last digit; {whole} of {len(made)} methods in every row.")
     print(f"{right} of {len(made)} methods have as many right answers in every row.")
+    here, there = printed(run), printed(kept)
+    other = [each.method for each in made if here[each.method] != there[each.method]]
+    print(
+        f"Printed, {len(made) - len(other)} of {len(made)} rows of the table are the same.", *other, sep="\n  other: "
+    )
     if absent:
         recipes = ", ".join(sorted({each.recipe for each in absent}))
         print(f"Not in this run: {len(absent)} methods, of these recipes:\n{recipes}")
