@@ -91,6 +91,8 @@ def test_one_command_makes_every_row_of_the_committed_table_that_its_recipes_can
         for method, recipe in zip(rows["method"], rows["recipe"], strict=True)
         if recipe in entry.recipes or recipe_class(recipe).rounds_of in entry.recipes
     }
+    if "coherent" not in can:  # a table of btfl 0.1, whose Coherent is now `--method coherent-1`
+        can.discard("coherent-1")
     assert can <= set(entry.experiment["methods"])
 
 

@@ -66,7 +66,7 @@ class Variant:
     def steps_after_rounds(self) -> bool:
         """Whether it takes steps of an optimiser after the rounds, when they end or at test time.
 
-        They carry rounding on, so that on another make of processor single answers may differ with the same weights.
+        They carry rounding on, so that on another make of processor answers may differ with the same weights.
         """
         return self.method.trained_later or self.method.gradients
 

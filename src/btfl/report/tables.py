@@ -84,7 +84,7 @@ def accuracy_notes(group: Group) -> list[str]:
     ]
     if group.may_differ:
         lines.append(
-            "Trained further after trained weights were loaded, so that single answers may differ on another make of "
+            "Trained further after trained weights were loaded, so that answers may differ on another make of "
             f"processor: {', '.join(group.titles[name] for name in group.may_differ)}."
         )
     if any(is_oracle(name) for name in group.titles):
