@@ -2,11 +2,11 @@
 
 ``python benchmarks/keep_results.py runs/paper results/cifar10-cnn-dir0.1 --command "btfl bench --from ..."``
 
-Several runs that a report would show as one, draws of the streams or methods run apart, go into folders 1, 2, ... of
-one.
+Several runs that a report would show as one, seeds, draws of the streams or methods run apart, go into folders 1, 2,
+... of one.
 
 ``python benchmarks/keep_results.py --again results/*/`` draws what is kept there again from the rows, after tables or
-figures have changed; what the pages say of the runs stays as it is.
+figures have changed, and writes the streams in today's format; what the pages say of the runs stays as it is.
 
 A folder there holds ``run.json`` (every setting, seed, fingerprints, hash of the streams), ``results.parquet`` (a row
 for each method, client and stream, from which the tables are made), the streams themselves as indices, the tables,
@@ -29,6 +29,7 @@ from typing import Any
 
 from PIL import Image
 
+from btfl.data.manifest import Manifest
 from btfl.report.build import write_report
 from btfl.runs.layout import RunFiles
 from btfl.runs.saved import SavedRun, load_run
@@ -56,6 +57,7 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
         files = RunFiles(run)
         for path in (files.record, files.results, *run.glob("streams*")):
             shutil.copy(path, place)
+        write_streams_again(place)
         if files.unseen.exists():
             shutil.copy(files.unseen, place)
     draw(runs, into, figures)
@@ -96,12 +98,19 @@ def draw_again(folder: Path) -> None:
     figures = [path.stem for path in (folder / "figures").glob("*.png")]
     for path in (folder / "tables").glob("difference*"):  # named after methods, which may have other names now
         path.unlink()
+    for run in runs:
+        write_streams_again(run)
     draw(runs, folder, figures)
     (folder / "README.md").write_text("\n".join([head, "", *drawn(folder)]).rstrip() + "\n")
 
 
+def write_streams_again(run: Path) -> None:
+    """Write the streams of a kept run as this btfl does: older ones took four times the room; their hash stays."""
+    Manifest.load(run).save(run)
+
+
 def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
-    """Write the page of what is kept; several runs differ in their streams or their methods alone."""
+    """Write the page of what is kept; several runs differ in their seeds, streams or methods alone."""
     saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
     finals = {(run.seed, recipe): final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
@@ -124,7 +133,7 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
         *(f"- streams: {manifest}" for manifest in dict.fromkeys(run.manifest_hash for run in runs)),
         f"- trained federations (first 16 digits of their sha256): {', '.join(digests)}",
         f"- {platform.machine()}, {os.cpu_count()} cores, on the CPU; {datetime.date.today().isoformat()}",
-        *(f"- {said}" for said in saved.notes),
+        *(f"- {said}" for said in dict.fromkeys(note for run in runs for note in run.notes)),
         "",
     ]
     return "\n".join([*lines, *drawn(into)]).rstrip() + "\n"

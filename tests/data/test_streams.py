@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from btfl.data.catalogue import load_source
 from btfl.data.duplicates import content_keys
 from btfl.data.fetching.cache import cache_root
+from btfl.data.manifest import KIND, VERSION
 from btfl.data.partition import Partition, PartitionSettings, make_partition
 from btfl.data.source import Samples, Source
 from btfl.data.streams import (
@@ -29,6 +30,7 @@ from btfl.data.streams import (
 )
 from btfl.engines.pool import WorkerPool
 from btfl.errors import InputError, StorageError, UnknownNameError
+from btfl.storage import load_record, save_record
 
 SHARED = Path(os.environ.get("BTFL_TEST_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 
@@ -200,10 +202,47 @@ def test_every_worker_renders_the_same_images(source: Source, manifest: Manifest
         assert list(pool.map([5, 4, 3, 2, 1, 0])) == here[::-1]
 
 
-@pytest.mark.parametrize("name", ["cifar10-cnn-dir0.1", "pacs-cnn-dir0.1"])
-def test_manifests_of_older_versions_are_read_and_keep_their_hash(name: str) -> None:
-    kept = Path(__file__).parents[2] / "results" / name
-    assert Manifest.load(kept).hash == json.loads((kept / "run.json").read_text())["streams"]["hash"]
+def save_as_before(manifest: Manifest, folder: Path, version: int) -> None:
+    """Save a manifest as versions 1 and 2 did: an array for each part of each stream of each client."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for i, client in enumerate(manifest.clients):
+        arrays[f"{i}.mixture"] = client.mixture
+        for name, draw in zip(STREAMS[:4], client.draws, strict=True):
+            arrays |= {f"{i}.{name}.{part}": getattr(draw, part) for part in ("origin", "index", "corruption")}
+    manifest.save(folder)
+    fields, _ = load_record(folder, "streams", KIND, VERSION)
+    named = fields.pop("named_after_files")
+    more = {"named_after_files": named} if version == 2 else {}
+    save_record(folder, "streams", KIND, version, {**fields, **more}, arrays)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_manifests_of_older_versions_are_read_and_keep_their_hash(
+    source: Source, manifest: Manifest, version: int, tmp_path: Path
+) -> None:
+    save_as_before(manifest, tmp_path, version)
+    older = Manifest.load(tmp_path)
+    assert older.hash == manifest.hash
+    before = sum(path.stat().st_size for path in tmp_path.iterdir())
+    older.save(tmp_path)
+    assert Manifest.load(tmp_path).hash == manifest.hash
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < before / 2
+
+
+def test_what_is_packed_comes_back_with_its_types_and_an_array_cut_short_is_named(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    manifest.save(tmp_path)
+    for kept, client in zip(Manifest.load(tmp_path).clients, manifest.clients, strict=True):
+        assert kept.mixture.dtype == client.mixture.dtype
+        for draw, same in zip(kept.draws, client.draws, strict=True):
+            for part in ("origin", "index", "corruption"):
+                np.testing.assert_array_equal(getattr(draw, part), getattr(same, part))
+                assert getattr(draw, part).dtype == getattr(same, part).dtype
+    fields, arrays = load_record(tmp_path, "streams", KIND, VERSION)
+    save_record(tmp_path, "streams", KIND, VERSION, fields, {**arrays, "index": arrays["index"][:-1]})
+    with pytest.raises(StorageError, match="samples where"):
+        Manifest.load(tmp_path)
 
 
 def test_a_saved_manifest_comes_back_and_damage_is_named(source: Source, manifest: Manifest, tmp_path: Path) -> None:

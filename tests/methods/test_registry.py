@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -203,3 +205,26 @@ def test_only_methods_with_gradients_change_their_network() -> None:
             with torch.inference_mode():
                 answers = method.predict(make_images(4))
             assert answers.shape == (4, 4), name
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A client that notes which of its networks a method asks for."""
+
+    bundle: ClientBundle
+    networks: list[str]
+
+    def network(self, name: str) -> Any:
+        self.networks.append(name)
+        raise InputError("there is none")
+
+    def auxiliary(self, name: str, head: str) -> Any:
+        return self.network(name)
+
+
+@pytest.mark.parametrize("variant", METHODS.values(), ids=lambda variant: variant.name)
+def test_a_method_on_a_fine_tuned_network_says_that_it_is_trained_after_the_rounds(variant: Variant) -> None:
+    asked: list[str] = []
+    with suppress(InputError):  # no network, or a statistic that this bundle lacks
+        variant.build(Asked(make_bundle(), asked))
+    assert variant.steps_after_rounds or "finetuned" not in asked

@@ -12,6 +12,7 @@ from btfl.errors import InputError, StorageError
 from btfl.report.accuracy import by_client
 from btfl.report.groups import group_runs, load_runs
 from btfl.report.tables import accuracy_notes
+from btfl.storage import read_json, write_json
 from drawn_runs import make_run
 
 FEW: dict[str, Any] = {"methods": ("fedavg", "btfl"), "length": 8}
@@ -95,3 +96,17 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     (run / "run.json").write_text("{}")
     with pytest.raises(StorageError, match="is not a btfl run"):
         load_runs([run])
+
+
+def test_methods_of_ones_own_and_of_older_runs_that_are_trained_after_loading_are_named(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run") / "run.json"
+    record = read_json(path)
+    record["notes"].append("Trained weights are those of zoo:small.")
+    for method in record["methods"]:
+        if method["name"] == "personal":
+            method["steps_after_rounds"] = True  # as if it were somebody's own that says so
+        else:
+            del method["steps_after_rounds"]  # btfl 0.1 and 0.2 did not save it
+    write_json(path, record)
+    (group,) = group_runs(load_runs([path.parent]))
+    assert group.may_differ == ["fedavg-ft", "personal"]

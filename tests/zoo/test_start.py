@@ -16,6 +16,8 @@ from btfl.cli.collect import collect
 from btfl.errors import InputError, StorageError, UnknownNameError
 from btfl.experiments.experiment import Experiment, make_experiment
 from btfl.experiments.files import read_preset
+from btfl.report.groups import group_runs, load_runs
+from btfl.report.tables import accuracy_notes
 from btfl.runs.checkpoint import RunFolder
 from btfl.runs.start import Start
 from btfl.storage import read_json, write_json
@@ -57,6 +59,18 @@ def test_an_entry_gives_the_same_bytes_without_training(run: BenchRun, entry: st
         assert (tmp_path / name).read_bytes() == (run.folder / name).read_bytes()
     assert done.record["notes"][-1] == "Trained weights are those of zoo:small."  # and no note on other digests
     assert sum(path.stat().st_size for path in entry.folder.iterdir()) < 100_000
+
+
+def test_the_table_says_what_is_trained_after_loading(run: BenchRun, entry: start.ZooEntry, tmp_path: Path) -> None:
+    done = again(entry, tmp_path)
+    said, before = (
+        [note for note in accuracy_notes(group) if "another make of processor" in note]
+        for one in (done, run)
+        for group in group_runs(load_runs([one.folder]))
+    )
+    assert before == []  # all of it was trained there
+    (note,) = said
+    assert note.endswith("processor: FedAvg+FT.")
 
 
 def test_a_run_is_a_start_too_and_methods_and_streams_may_differ(run: BenchRun, tmp_path: Path) -> None:

@@ -100,7 +100,8 @@ class Evaluation:
         key: tuple[object, ...] = ()
         if self.kept is not None and self.embedder is None and ":" not in on_device.model["name"]:  # code of one's own
             model = json.dumps(dict(on_device.model), sort_keys=True, default=str)
-            key = "features", self.manifest.hash, client, model, _digest(network), torch.__version__
+            made_with = torch.__version__, torch.backends.cpu.get_cpu_capability()
+            key = "features", self.manifest.hash, client, model, _digest(network), *made_with
             found = self.kept.find(*key)
             if found is not None and found.keys() == streams.keys():
                 return {name: found[name].astype(np.float64) for name in streams}

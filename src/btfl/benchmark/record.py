@@ -104,6 +104,7 @@ def _describe_method(variant: Variant, test_batch: int) -> dict[str, Any]:
         "recipe": variant.trained_with,
         "global_head": variant.global_head,
         "takes": method.takes,
+        "steps_after_rounds": variant.steps_after_rounds,
         "paper": card.paper,
         "summary": card.summary,
         "colour": card.colour,

@@ -38,7 +38,7 @@ from btfl.runs.costs import Times
 from btfl.runs.layout import RunFiles
 from btfl.runs.lock import locked
 from btfl.runs.results import SampleTable, client_row, sample_rows, write_clients, write_table
-from btfl.runs.saved import SavedRun
+from btfl.runs.saved import STARTED, SavedRun
 from btfl.runs.start import Start, digest_note, last_state, prepare_training, write_checkpoint
 from btfl.runs.trained import TrainedFederation
 from btfl.storage import check_inside, sealed, write_json
@@ -326,7 +326,7 @@ def _start_notes(start: Start | None, federations: Mapping[str, TrainedFederatio
     if start is None:
         return []
     found = [digest_note(start, recipe, federation) for recipe, federation in federations.items()]
-    return [f"Trained weights are those of {start.name}.", *filter(None, found)]
+    return [f"{STARTED} {start.name}.", *filter(None, found)]
 
 
 def _privacy_notes(experiment: Experiment, federations: Mapping[str, TrainedFederation]) -> list[str]:

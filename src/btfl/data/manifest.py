@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +29,9 @@ POOL, OTHER_DOMAIN = 0, 1  # where a sample comes from
 CLEAN = -1  # no corruption
 
 KIND = "btfl stream manifest"
-VERSION = 2
-"""Of a manifest that names files; one that names none is written as version 1, which had no such names."""
+VERSION = 3
+"""Version 1 did not say which names are of files, and both it and 2 had an array for each part of each stream."""
+_PARTS = ("origin", "index", "corruption")
 _NAMES = frozenset(("source", "shift_name"))
 
 
@@ -172,26 +173,18 @@ class Manifest:
 
     def save(self, folder: str | Path) -> None:
         """Save beside the results made from it."""
-        fields = {**self._fields(), "hash": self.hash}
-        if self.named_after_files:
-            fields["named_after_files"] = sorted(self.named_after_files)
-        version = VERSION if self.named_after_files else 1
-        save_record(Path(folder), "streams", KIND, version, fields, self._arrays())
+        fields = {**self._fields(), "hash": self.hash, "named_after_files": sorted(self.named_after_files)}
+        save_record(Path(folder), "streams", KIND, VERSION, fields, _packed(self.clients))
 
     @classmethod
     def load(cls, folder: str | Path) -> Manifest:
         """Load a saved manifest and check its hash."""
         path = Path(folder) / "streams.json"
-        version = 1 if path.exists() and load_version(path) == 1 else VERSION
+        found = load_version(path) if path.exists() else VERSION
+        version = found if found in (1, 2) else VERSION
         fields, arrays = load_record(Path(folder), "streams", KIND, version)
         try:
-            clients = []
-            for i in range(fields["clients"]):
-                draws = [
-                    Draw(*(arrays[f"{i}.{stream}.{part}"] for part in ("origin", "index", "corruption")))
-                    for stream in STREAMS[:4]
-                ]
-                clients.append(ClientStreams((draws[0], draws[1], draws[2], draws[3]), arrays[f"{i}.mixture"]))
+            clients = _unpacked(arrays) if version == VERSION else _of_single_arrays(arrays, fields["clients"])
             manifest = cls(
                 StreamSettings.from_dict(fields["settings"]),
                 PartitionSettings(**fields["partition"]),
@@ -201,10 +194,10 @@ class Manifest:
                 fields["shift_name"],
                 fields["shift_fingerprint"],
                 fields["left_out"],
-                tuple(clients),
+                clients,
                 frozenset(fields["named_after_files"] if version > 1 else ()),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise StorageError(f"the stream manifest in {folder} is incomplete: {error}") from None
         if manifest.hash != fields["hash"]:
             raise StorageError(f"the stream manifest in {folder} does not match its own hash")
@@ -227,7 +220,62 @@ class Manifest:
         arrays: dict[str, NDArray[Any]] = {}
         for i, client in enumerate(self.clients):
             for stream, draw in zip(STREAMS, client.draws, strict=False):
-                for part in ("origin", "index", "corruption"):
+                for part in _PARTS:
                     arrays[f"{i}.{stream}.{part}"] = getattr(draw, part)
             arrays[f"{i}.mixture"] = client.mixture
         return arrays
+
+
+def _packed(clients: Sequence[ClientStreams]) -> dict[str, NDArray[Any]]:
+    """Return the streams of all clients one after the other, in a quarter of the bytes that they have in memory."""
+    draws = [draw for client in clients for draw in client.draws]
+    mixture = np.concatenate([np.zeros((0, 2), np.int32), *(client.mixture for client in clients)])
+    together = {
+        part: np.concatenate([np.zeros(0, np.int8), *(getattr(draw, part) for draw in draws)]) for part in _PARTS
+    }
+    return {
+        "lengths": _narrow(np.array([[*map(len, client.draws), len(client.mixture)] for client in clients], np.int64)),
+        "origin": np.packbits(together["origin"] == OTHER_DOMAIN),
+        "index": _narrow(together["index"]),
+        "corruption": together["corruption"],
+        "mixture_stream": _narrow(mixture[:, 0]),
+        "mixture_position": _narrow(mixture[:, 1]),
+    }
+
+
+def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[ClientStreams, ...]:
+    """Return what ``_packed`` packed; arrays of other lengths than they say are a ``ValueError``."""
+    lengths = arrays["lengths"].astype(np.int64).reshape(-1, 5)
+    of_draws = lengths[:, :4].ravel()
+    origin = np.unpackbits(arrays["origin"], count=len(arrays["index"]))
+    parts = zip(
+        _split(origin.astype(np.int8), of_draws),
+        _split(arrays["index"].astype(np.int64), of_draws),
+        _split(arrays["corruption"].astype(np.int8), of_draws),
+        strict=True,
+    )
+    draws = [Draw(*one) for one in parts]
+    mixture = np.stack([arrays["mixture_stream"], arrays["mixture_position"]], axis=1).astype(np.int32)
+    return tuple(
+        ClientStreams((draws[4 * i], draws[4 * i + 1], draws[4 * i + 2], draws[4 * i + 3]), picks)
+        for i, picks in enumerate(_split(mixture, lengths[:, 4]))
+    )
+
+
+def _split(together: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
+    if len(together) != lengths.sum():
+        raise ValueError(f"{len(together)} samples where {lengths.sum()} were told")
+    return np.split(together, np.cumsum(lengths)[:-1]) if len(lengths) else []
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers from 0 in the smallest type that holds them."""
+    return values.astype(np.min_scalar_type(values.max(initial=0)))
+
+
+def _of_single_arrays(arrays: Mapping[str, NDArray[Any]], clients: int) -> tuple[ClientStreams, ...]:
+    """Return the streams as versions 1 and 2 wrote them."""
+    draws = [
+        [Draw(*(arrays[f"{i}.{stream}.{part}"] for part in _PARTS)) for stream in STREAMS[:4]] for i in range(clients)
+    ]
+    return tuple(ClientStreams((a, b, c, d), arrays[f"{i}.mixture"]) for i, (a, b, c, d) in enumerate(draws))

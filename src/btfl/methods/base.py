@@ -127,6 +127,10 @@ class Method(ABC):
     """The columns of its trace; ``e`` is the weight of the global head."""
     gradients: ClassVar[bool] = False
     """Whether it takes gradient steps at test time, which is slow; ``--method all`` leaves such methods out."""
+    trained_later: ClassVar[bool] = False
+    """Whether something of it is trained when the rounds have ended: a fine-tuned network, or a head of its own.
+    Trained weights (``--from``) are those of the rounds, so it is trained again, and answers may differ on
+    another make of processor."""
     exportable: ClassVar[bool] = False
     """Whether ``btfl export`` can write it as one ONNX graph."""
     enrols: ClassVar[Brings] = "labels"

@@ -58,6 +58,7 @@ class Ccvr(Method):
     )
     settings_class: ClassVar[type[Settings]] = CcvrSettings
     needs: ClassVar[tuple[str, ...]] = NEEDED
+    trained_later: ClassVar[bool] = True
     settings: CcvrSettings
 
     def __init__(self, client: Client | ClientBundle, settings: CcvrSettings | None = None, **changes: Any) -> None:

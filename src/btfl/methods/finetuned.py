@@ -29,6 +29,7 @@ class FineTuned(Method):
         ),
     )
     takes: ClassVar[Takes] = "images"
+    trained_later: ClassVar[bool] = True
 
     def __init__(self, client: Client | ClientBundle, settings: NoSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)

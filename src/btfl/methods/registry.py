@@ -62,6 +62,14 @@ class Variant:
             return "gradients"
         return "shared" if self.trained_with == Method.recipe else "trained"
 
+    @property
+    def steps_after_rounds(self) -> bool:
+        """Whether it takes steps of an optimiser after the rounds, when they end or at test time.
+
+        They carry rounding on, so that on another make of processor answers may differ with the same weights.
+        """
+        return self.method.trained_later or self.method.gradients
+
     def check(self) -> None:
         """Raise an error for settings that the method does not have."""
         self.method.check_settings(self.settings)

@@ -17,6 +17,7 @@ import pandas as pd
 
 from btfl.data.streams import LETTERS, STREAMS, Manifest
 from btfl.errors import InputError, StorageError, UnknownNameError
+from btfl.methods.registry import METHODS
 from btfl.report.accuracy import AVERAGE, by_client, by_seed, streams_in
 from btfl.report.extras import chosen
 from btfl.report.style import Style, style_of
@@ -96,6 +97,14 @@ class Group:
         return dict(sorted(pairs.items(), key=lambda pair: is_oracle(pair[0])))
 
     @property
+    def may_differ(self) -> list[str]:
+        """The methods that take steps after the rounds, if those were loaded: on another processor they may differ."""
+        if not any(run.has_started for run in self.runs):
+            return []
+        told = {one.get("name"): one for run in self.runs for one in run.record.get("methods", ())}
+        return [name for name in self.titles if _steps_after_rounds(name, told.get(name, {}))]
+
+    @property
     def seeds(self) -> list[int]:
         """The seeds, in order."""
         return sorted({run.seed for run in self.runs})
@@ -142,6 +151,12 @@ class Group:
         else:
             found = {name for name in self.titles if self.samples_of(name)[column].notna().any()}
         return [name for name in self.titles if name in found and not is_oracle(name)]
+
+
+def _steps_after_rounds(method: str, saved: Mapping[str, Any]) -> bool:
+    """Return what a run has saved of a method, or what is known of ours: btfl 0.1 and 0.2 saved nothing of it."""
+    known = METHODS.get(method.split("[")[0])
+    return saved.get("steps_after_rounds", known is not None and known.steps_after_rounds) is True
 
 
 def is_oracle(method: str) -> bool:

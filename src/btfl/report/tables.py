@@ -82,6 +82,11 @@ def accuracy_notes(group: Group) -> list[str]:
         for name in group.titles
         if group.draws > 1 and streams[name] < streams.max()
     ]
+    if group.may_differ:
+        lines.append(
+            "Trained further after trained weights were loaded, so that answers may differ on another make of "
+            f"processor: {', '.join(group.titles[name] for name in group.may_differ)}."
+        )
     if any(is_oracle(name) for name in group.titles):
         lines.append("The oracle is told the answers; it is a ceiling, set apart and not ranked.")
     if group.first.experiment["split"] == "redrawn":

@@ -21,6 +21,8 @@ from btfl.runs.schema import RunRecord, check
 from btfl.storage import read_described, read_file
 
 KIND, VERSION = "btfl run", 1
+STARTED = "Trained weights are those of"
+"""How the note begins that says where a run has its weights from, if it has trained none itself."""
 LARGEST_TABLE = 4 << 30
 """Bytes of a table; larger ones are not read."""
 _BEFORE = {"coherent": ("coherent-1", "Coherent (ours)", "Coherent 1 (ours)")}
@@ -137,6 +139,11 @@ class SavedRun:
     def notes(self) -> list[str]:
         """What a reader must know of it."""
         return list(self.record["notes"])
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its rounds were trained by another run, or are an entry's of the zoo."""
+        return any(str(note).startswith(STARTED) for note in self.notes)
 
 
 def load_run(folder: str | Path) -> SavedRun:
