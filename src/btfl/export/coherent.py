@@ -70,7 +70,7 @@ def _factors(g: Nodes, adapter: Coherent, scores: str, probabilities: str, alone
     heads, classes = len(adapter.heads), len(adapter.share_ratios)
     of_class = np.zeros((heads, classes, _ROW))  # the generative head's probabilities add up to 1
     of_class[2] = np.where(_TIMES_TAU, adapter.share_ratios[:, None], 1.0)
-    flat = g("Reshape", probabilities, g.constant([-1] if alone else [0, heads * classes], np.int64))
+    flat = g("Reshape", probabilities, g.constant([heads * classes] if alone else [0, heads * classes], np.int64))
     tau = g("MatMul", flat, g.constant(of_class.reshape(-1, _ROW)))
     return g("Clip", tau, g.constant(math.exp(-limit)), g.constant(math.exp(limit)))
 

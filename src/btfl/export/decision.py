@@ -4,9 +4,10 @@ The same steps as ``btfl.methods.btfl``, in float64. Two are written in another 
 
 - The memory is a ``Scan`` over the samples of a batch, so that an answer does not depend on how a stream is cut; a
   sample alone takes the same step without one.
-- e = E[m_hat] is a trapezoid sum over t = logit(m) on a fixed grid. In t the Beta density is exp(a log m + b log(1-m))
-  but for a constant, so a softmax over the grid gives its weights, normalised; and m_hat = sigmoid(t - log tau_hat).
-  Both are analytic in t: the error falls exponentially with the step (below 1e-12 for the a and b a memory can hold).
+- e = E[m_hat] is a trapezoid sum over x on a fixed grid, with logit(m) = t = 6 sinh(x/6), which needs half as many
+  nodes in the tails. In t the Beta density is exp(a log m + b log(1-m)) but for a constant, so a softmax over the grid
+  gives its weights, normalised; and m_hat = sigmoid(t - log tau_hat). Both are analytic: the error falls exponentially
+  with the step (below 1e-12 for the a and b a memory can hold).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from btfl.export.nodes import Nodes, alone_or_many, as_doubles, double, logits, 
 from btfl.methods.btfl.settings import BtflSettings
 
 _REACH = 32.0  # of the grid in t: beyond it a Beta(1, b) has b exp(-32) of its mass
+_STRETCH = 6.0  # t = 6 sinh(x/6): beyond t = 6 the nodes lie further and further apart
 
 
 def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -> onnx.ModelProto:
@@ -142,9 +144,11 @@ def _expectation(g: Nodes, used: str, log_tau_hat: str, settings: BtflSettings) 
     """Return (n, 2) weights of the personal and the global head; ``e``, (n,), are the latter."""
     # logit(m) has a variance of about 1/a + 1/b, at least 4/lambda: a longer memory needs a finer grid
     step = min(0.5, 1.25 / math.sqrt(settings.prune_above))
-    t = np.arange(-math.ceil(_REACH / step), math.ceil(_REACH / step) + 1) * step
+    nodes = math.ceil(_STRETCH * math.asinh(_REACH / _STRETCH) / step)
+    x = np.arange(-nodes, nodes + 1) * step / _STRETCH
+    t, log_widths = _STRETCH * np.sinh(x), np.log(np.cosh(x))
     log_m, log_rest = -np.logaddexp(0.0, -t), -np.logaddexp(0.0, t)
-    density = g("Softmax", g("MatMul", used, g.constant(np.stack([log_m, log_rest]))), axis=-1)
+    density = g("Softmax", g("Gemm", used, g.constant(np.stack([log_m, log_rest])), g.constant(log_widths)), axis=-1)
     odds_against = g("Gemm", g("Exp", log_tau_hat), g.constant(np.exp(-t)[None]), g.constant(1.0))  # and 1
     parts = g("Div", density, odds_against)
     g("MatMul", parts, g.constant(np.ones(len(t))), output="e")
