@@ -146,7 +146,7 @@ def _quadrature_of_one(a: float, b: float, log_tau: float) -> float:
     return float(_trapezoid_in_logit_space(a, b, log_tau, *_range_of_one(a, b, log_tau)))
 
 
-def _range(a: Any, b: Any, log_tau: Any) -> tuple[Any, Any, Any]:
+def _range(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats, Floats, Floats]:
     """Return where to begin and end the sum over t = logit(m), and the highest log of the integrand.
 
     The integrand is exp(f(t)), f(t) = a t - (a+b) log(1 + exp t) - log(1 + tau exp(-t)): concave, so one peak.
@@ -157,7 +157,7 @@ def _range(a: Any, b: Any, log_tau: Any) -> tuple[Any, Any, Any]:
     linear = a + tau * (1.0 - b)
     # hypot, not sqrt of the sum of squares: tau may be as large as exp(690)
     size = abs(linear) + np.hypot(linear, 2.0 * np.sqrt(b * (a + 1.0)) * np.sqrt(tau))
-    x = np.where(linear >= 0, size / (2 * b), 2 * tau * (a + 1.0) / size)[()]
+    x = np.where(linear >= 0, size / (2 * b), 2 * tau * (a + 1.0) / size)
     y = tau / x
     peak = np.log(x)
     height = a * peak - total * np.log1p(x) - np.log1p(y)
@@ -166,7 +166,8 @@ def _range(a: Any, b: Any, log_tau: Any) -> tuple[Any, Any, Any]:
     width = np.sqrt(2 * _DROP / (total * (x / (1 + x)) / (1 + x) + (y / (1 + y)) / (1 + y)))
     left = np.maximum(peak - width - _DROP / (a + 1), np.minimum(peak, 0) - (_DROP + 2) / a)
     right = np.minimum(peak + width + _DROP / b, np.maximum(np.maximum(peak, log_tau), 0) + (_DROP + 2) / b)
-    return _newton(left, a, total, tau, height), _newton(right, a, total, tau, height), height
+    left, right = _newton(np.stack([left, right]), a, total, tau, height)
+    return left, right, height
 
 
 def _newton(t: Any, a: Any, total: Any, tau: Any, height: Any) -> Any:
