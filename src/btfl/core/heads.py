@@ -20,7 +20,7 @@ from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
 _LARGE_LOGIT = 100.0
-_NUMBERS_AT_ONCE = 2**18  # 2 MB
+_NUMBERS_AT_ONCE = 2**19  # 4 MB
 _ROWS_AT_ONCE = 256  # at least: a product of fewer rows reads large heads too often
 
 HeadLike = Any

@@ -117,20 +117,21 @@ class _Step:
         g("MatMul", parts[-1], probabilities, output=g.output("probabilities"))
 
     def many(self, g: Nodes, factors: str, probabilities: str) -> None:
-        """Take in the samples of a batch, one after the other."""
+        """Take in the samples of a batch, one after the other; the row of one is what the next begins with."""
         body = Nodes("memory")
-        left, right = (body("MatMul", "before", body.constant(form)) for form in (self.left, self.right))
+        forms = (body.constant(self.state @ form) for form in (self.left, self.right))
+        left, right = (body("MatMul", "before", form) for form in forms)
         times = body("Mul", body("Mul", left, right), "factors")
-        body("Div", times, body("MatMul", times, body.constant(self.over)), output="row")
-        body("MatMul", "row", body.constant(self.state), output="after")
-        inputs, outputs = (
-            [double(state, _STATE + 1), double(sample, _ROW)]
-            for state, sample in (("before", "factors"), ("after", "row"))
-        )
-        graph = helper.make_graph(body.nodes, "memory", inputs, outputs)
-        begun, last, rows = g("Concat", "state", g.constant([1.0]), axis=0), f"{g.name}_last", f"{g.name}_rows"
+        body("Div", times, body("MatMul", times, body.constant(self.over)), output="after")
+        body("Reshape", "after", body.constant([_ROW], np.int64), output="row")
+        inputs = [double("before", 1, _ROW), double("factors", _ROW)]
+        graph = helper.make_graph(body.nodes, "memory", inputs, [double("after", 1, _ROW), double("row", _ROW)])
+        known = g("Unsqueeze", g("Concat", "state", g.constant([1.0]), axis=0), g.constant([0], np.int64))
+        begun = g("MatMul", known, g.constant(np.linalg.pinv(self.state)))  # a row that the state follows from
+        last, rows = f"{g.name}_last", f"{g.name}_rows"
         g.nodes.append(helper.make_node("Scan", [begun, factors], [last, rows], body=graph, num_scan_inputs=1))
-        g("Gather", last, g.constant(np.arange(_STATE), np.int64), output=g.output("new_state"))
+        after = g("MatMul", last, g.constant(self.state[:, :_STATE]))
+        g("Reshape", after, g.constant([_STATE], np.int64), output=g.output("new_state"))
         g("MatMul", rows, g.constant(self.e), output=g.output("e"))
         g("MatMul", rows, g.constant(self.external), output=g.output("all_external"))
         mixed(g, probabilities, g("MatMul", rows, g.constant(self.weights)), output=g.output("probabilities"))
