@@ -171,7 +171,7 @@ def bound_to_arrays(graph: onnxruntime.InferenceSession) -> Case:
     def bind(images: Images) -> list[tuple[Any, Mapping[str, NDArray[Any]]]]:
         inputs = {"images": images.copy(), **({"state": STATES[sizes[0]]} if sizes else {})}
         arrays = [dict(zip(names, graph.run(names, inputs), strict=True)) for _ in range(2)]
-        found = []
+        found: list[tuple[Any, Mapping[str, NDArray[Any]]]] = []
         for own, others in (arrays, arrays[::-1]):
             binding = graph.io_binding()
             read = {"images": inputs["images"], **({"state": others["new_state"]} if sizes else {})}

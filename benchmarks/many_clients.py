@@ -212,8 +212,8 @@ def main() -> None:
             f"save {ended - concluded:.1f} s; memory then: {memory()}"
         )
     if arguments.workers == 1:
-        told = [f"{stage} {1e3 * (b - a) / arguments.clients:.1f}" for stage, (a, b) in watch.processor.items()]
-        print(f"processor time of the end, ms a client: {', '.join(told)}")
+        each = [f"{stage} {1e3 * (b - a) / arguments.clients:.1f}" for stage, (a, b) in watch.processor.items()]
+        print(f"processor time of the end, ms a client: {', '.join(each)}")
     for stage in dict.fromkeys(stage for stage, _, _ in watch.at_end):
         alone = [row.alone for name, _, row in watch.at_end if name == stage]
         print(f"{stage}: unshared memory {alone[0]:.0f} MB at its first hundredth, {alone[-1]:.0f} at its last")

@@ -48,8 +48,8 @@ def make(folder: Path, entry: str, count: int) -> None:
     extractor, bundle = fleet.extractor(), fleet.bundle(number)
     export_split(bundle, folder / "extractor.onnx", extractor)
     for name, settings in (("btfl", BtflSettings()), ("coherent", CoherentSettings())):
-        export_whole(bundle, folder / f"{name}.onnx", settings, extractor)  # type: ignore[arg-type]
-    np.savez(folder / "answers.npz", **answers(folder, None))
+        export_whole(bundle, folder / f"{name}.onnx", settings, extractor)
+    np.savez(folder / "answers.npz", allow_pickle=False, **answers(folder, None))
 
 
 def answers(folder: Path, features_there: NDArray[np.float32] | None) -> Arrays:
