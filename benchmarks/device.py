@@ -1,11 +1,17 @@
 """What a device pays beside the bare forward pass in onnxruntime: both methods, both forms; ratios in one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/device.py --models cnn,resnet20,cct4
+    OMP_NUM_THREADS=1 python benchmarks/device.py --models zoo:cifar10-cnn-dir0.1,resnet20,cct4
+    OMP_NUM_THREADS=1 python benchmarks/device.py --models zoo:cifar10-cnn-dir0.1 --bound        # and --any-batch
 
 The bare forward pass is one ONNX graph: the extractor, the global head and its softmax. Beside it: one graph that
-decides, and the extractor's graph before btfl's numpy core. Every round times each case once, one after another, so
-that a busy machine slows all alike; what is counted is this thread's processor time. A ratio is that of one round; the
-table has the median and the middle half of the rounds.
+decides, and the extractor's graph before btfl's numpy core. Two floors say what no decision can go below: a graph with
+three heads and all inputs and outputs of a decision, but none, and the extractor's graph before one numpy product. A
+model is a zoo entry, with its first client and 64 images of its five streams, or the name of one, which is then
+untrained, with made-up images.
+
+Every session is told the batch (``--any-batch``: none is). ``--bound`` lets graphs read and write the same arrays at
+every call. Every round times each case once, one after another, after a call that is not timed; what is counted is this
+thread's processor time. A ratio is that of one round; the table has the median and the middle half of the rounds.
 """
 
 from __future__ import annotations
@@ -15,10 +21,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -28,111 +33,208 @@ import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper
 
-from btfl import Btfl, Coherent
+from btfl import Btfl, ClientBundle, Coherent
+from btfl.data.streams import make_manifest, render
+from btfl.experiments.experiment import Experiment
+from btfl.experiments.load import load_data
 from btfl.export.before import before
+from btfl.export.coherent import coherent_graph
+from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
-from btfl.export.nodes import IR_VERSION, OPSET, Nodes
-from btfl.export.write import export_split, export_whole
-from btfl.methods.btfl.settings import BtflSettings
-from btfl.methods.coherent.settings import CoherentSettings
+from btfl.export.nodes import IR_VERSION, OPSET, Nodes, as_doubles, double, logits
+from btfl.export.sources import find_fleet
 from btfl.pixels.types import Images
-from btfl.runs.client import DeployedClient
 from btfl.studies.speed.clients import synthetic_clients, synthetic_images
+from btfl.zoo.start import find_start
 
 Case = Callable[[Images], Any]
-BATCHES = (1, 32)
+BATCHES, SAMPLES = (1, 32), 64
+STATES = {2: np.ones(2), 4: np.array([1 / 3, 1 / 3, 1.0, 1.0])}
 
 
-def session(model: Path | bytes) -> onnxruntime.InferenceSession:
+@dataclass(frozen=True)
+class Device:
+    """What is timed: a client, and what it sees."""
+
+    extractor: onnx.ModelProto
+    bundle: ClientBundle
+    images: Images
+
+    def before(self, decision: onnx.ModelProto) -> bytes:
+        """Return extractor and decision as one graph."""
+        first = compose.add_prefix(self.extractor, "extractor_", rename_inputs=False, rename_outputs=False)
+        del first.metadata_props[:]
+        whole: onnx.ModelProto = compose.merge_models(first, decision, io_map=[("features", "features")], name="whole")
+        content: bytes = whole.SerializeToString()
+        return content
+
+
+def device_of(model: str) -> Device:
+    """Return a zoo entry's first client with images of its streams, or an untrained one with made-up images."""
+    if not model.startswith("zoo:"):
+        client = synthetic_clients(model, ["fedavg"])["fedavg"]
+        graph = extractor_graph(client.extractor(), before(client.model))
+        return Device(graph, client.bundle, synthetic_images(SAMPLES, "stream"))
+    experiment, fleet = Experiment(**find_start(model).experiment), find_fleet(model)
+    data = load_data(experiment)
+    manifest = make_manifest(data.source, data.partition, experiment.stream_settings(), experiment.stream_seed)
+    number = next(iter(fleet.bundles))
+    streams = [stream.values for stream in render(data.source, manifest, number).values()]
+    some = np.concatenate([stream[: -(-SAMPLES // len(streams))] for stream in streams])[:SAMPLES]
+    assert fleet.extractor is not None
+    return Device(fleet.extractor(), fleet.bundle(number), some)
+
+
+def bare_decision(bundle: ClientBundle) -> onnx.ModelProto:
+    """Return the global head and its softmax, in single precision as any exporter writes it."""
+    g, head = Nodes("head"), bundle.global_head
+    bias = np.zeros(head.classes) if head.bias is None else head.bias
+    flat = g("Gemm", "features", g.constant(head.weight.T, np.float32), g.constant(bias, np.float32))
+    g("Softmax", flat, output="probabilities", axis=-1)
+    answers = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", bundle.classes])
+    return _model(g, bundle, [], [answers])
+
+
+def floor_decision(bundle: ClientBundle) -> onnx.ModelProto:
+    """Return three heads, mixed in equal parts, with all inputs and outputs of a decision, but none."""
+    g = Nodes("floor")
+    scores = logits(g, as_doubles(g), [bundle.personal_head, bundle.global_head, bundle.global_head])
+    g("MatMul", g.constant(np.full(3, 1 / 3)), g("Softmax", scores, axis=-1), output="probabilities")
+    for place, name in enumerate(("e", "all_external")):
+        g("Gather", "probabilities", g.constant(place, np.int64), axis=1, output=name)
+    g("Identity", "state", output="new_state")
+    outputs = [double("probabilities", "batch", bundle.classes), double("e", "batch"), double("all_external", "batch")]
+    return _model(g, bundle, [double("state", 4)], [*outputs, double("new_state", 4)])
+
+
+def _model(
+    g: Nodes, bundle: ClientBundle, more: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
+) -> onnx.ModelProto:
+    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", bundle.dimensions])
+    graph = helper.make_graph(g.nodes, "decision", [features, *more], outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+
+
+def cases_of(device: Device, batch: int, any_batch: bool, bound: bool) -> dict[str, Case]:
+    """Return what is timed, by name; the bare forward pass first."""
+    bundle = device.bundle
+    weights = np.concatenate([bundle.global_head.weight] * 3).T.copy()
+    extract = called(session(device.extractor.SerializeToString(), batch, any_batch))
+    graph = bound_to_arrays if bound else called
+    graphs = {
+        "bare": bare_decision(bundle),
+        "floor, one graph": floor_decision(bundle),
+        "BTFL, one graph": decision_graph(bundle),
+        "Coherent, one graph": coherent_graph(bundle),
+    }
+    cases: dict[str, Case] = {
+        name: graph(session(device.before(decision), batch, any_batch)) for name, decision in graphs.items()
+    }
+    core: dict[str, Case] = {
+        "floor, ONNX and numpy": lambda features: features.astype(np.float64) @ weights,
+        "BTFL, ONNX and numpy": Btfl(bundle).predict,
+        "Coherent, ONNX and numpy": Coherent(bundle).predict,
+    }
+    return {**cases, **{name: _after(extract, decide) for name, decide in core.items()}}
+
+
+def session(model: bytes, batch: int, any_batch: bool) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    source = model if isinstance(model, bytes) else str(model)
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    if not any_batch:
+        options.add_free_dimension_override_by_name("batch", batch)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def bare_graph(client: DeployedClient) -> bytes:
-    """Return extractor, global head and softmax as one graph, in single precision as any exporter writes it."""
-    bundle, g = client.bundle, Nodes("head")
-    head = bundle.global_head
-    flat = g("MatMul", "features", g.constant(head.weight.T, np.float32))
-    bias = np.zeros(head.classes) if head.bias is None else head.bias
-    g("Softmax", g("Add", flat, g.constant(bias, np.float32)), output="probabilities", axis=-1)
-    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", bundle.dimensions])
-    answers = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", bundle.classes])
-    graph = helper.make_graph(g.nodes, "head", [features], [answers])
-    last = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    first = extractor_graph(client.extractor(), before(client.model))
-    del first.metadata_props[:]
-    first = compose.add_prefix(first, "extractor_", rename_inputs=False, rename_outputs=False)
-    whole: onnx.ModelProto = compose.merge_models(first, last, io_map=[("features", "features")], name="bare")
-    content: bytes = whole.SerializeToString()
-    return content
-
-
-def cases_of(client: DeployedClient, folder: Path) -> dict[str, Case]:
-    """Return what is timed, by name; the bare forward pass first."""
-    bare = session(bare_graph(client))
-    cases: dict[str, Case] = {"bare": lambda images: bare.run(None, {"images": images})}
-    extractor = session(export_split(client, folder / "extractor.onnx")[0])
-    settings = {"BTFL": (BtflSettings(), Btfl, 2), "Coherent": (CoherentSettings(), Coherent, 4)}
-    for title, (chosen, method, size) in settings.items():
-        whole = session(export_whole(client, folder / f"{title}.onnx", chosen))  # type: ignore[arg-type]
-        cases[f"{title}, one graph"] = _with_state(whole, size)
-        cases[f"{title}, ONNX and numpy"] = _before_core(extractor, method(client.bundle).predict)
-    return cases
-
-
-def _with_state(whole: onnxruntime.InferenceSession, size: int) -> Case:
-    state = np.ones(2) if size == 2 else np.array([1 / 3, 1 / 3, 1.0, 1.0])
+def called(graph: onnxruntime.InferenceSession) -> Case:
+    """Call a graph as the documentation does; a state goes from call to call."""
+    names, run = [output.name for output in graph.get_outputs()], graph.run
+    sizes = [value.shape[0] for value in graph.get_inputs() if value.name == "state"]
+    if not sizes:
+        return lambda images: run(names, {"images": images})[0]
+    state = STATES[sizes[0]]
 
     def predict(images: Images) -> Any:
         nonlocal state
-        probabilities, _, _, state = whole.run(None, {"images": images, "state": state})
+        probabilities, _, _, state = run(names, {"images": images, "state": state})
         return probabilities
 
     return predict
 
 
-def _before_core(extractor: onnxruntime.InferenceSession, predict: Callable[[NDArray[Any]], Any]) -> Case:
-    return lambda images: predict(extractor.run(None, {"images": images})[0])
+def bound_to_arrays(graph: onnxruntime.InferenceSession) -> Case:
+    """Call a graph that reads and writes the same arrays at every call; two sets, between which the state goes."""
+    sets: dict[int, list[tuple[Any, Mapping[str, NDArray[Any]]]]] = {}
+    names = [output.name for output in graph.get_outputs()]
+    sizes = [value.shape[0] for value in graph.get_inputs() if value.name == "state"]
+
+    def bind(images: Images) -> list[tuple[Any, Mapping[str, NDArray[Any]]]]:
+        inputs = {"images": images.copy(), **({"state": STATES[sizes[0]]} if sizes else {})}
+        arrays = [dict(zip(names, graph.run(names, inputs), strict=True)) for _ in range(2)]
+        found: list[tuple[Any, Mapping[str, NDArray[Any]]]] = []
+        for own, others in (arrays, arrays[::-1]):
+            binding = graph.io_binding()
+            read = {"images": inputs["images"], **({"state": others["new_state"]} if sizes else {})}
+            for bind_one, values in ((binding.bind_input, read), (binding.bind_output, own)):
+                for name, array in values.items():
+                    bind_one(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            found.append((binding, {**own, "images": inputs["images"]}))
+        return found
+
+    def predict(images: Images) -> Any:
+        if len(images) not in sets:
+            sets[len(images)] = bind(images)
+        pair = sets[len(images)]
+        pair.reverse()
+        binding, arrays = pair[0]
+        arrays["images"][...] = images
+        graph.run_with_iobinding(binding)
+        return arrays["probabilities"]
+
+    return predict
 
 
-def time_rounds(cases: dict[str, Case], batch: int, rounds: int) -> NDArray[np.float64]:
+def _after(extract: Case, decide: Case) -> Case:
+    return lambda images: decide(extract(images))
+
+
+def time_rounds(cases: dict[str, Case], images: Images, batch: int, rounds: int) -> NDArray[np.float64]:
     """Return (rounds, cases) microseconds of processor time a sample."""
-    images = synthetic_images(64, "stream")
     parts = [images[i : i + batch] for i in range(0, len(images), batch)]
 
     def once(case: Case) -> float:
-        begun = time.thread_time()
+        case(parts[0])  # what the case before has driven out of the caches is no part of the cost
+        begun = thread_time()
         for part in parts:
             case(part)
-        return 1e6 * (time.thread_time() - begun) / len(images)
+        return 1e6 * (thread_time() - begun) / len(images)
 
-    for case in cases.values():
-        once(case)
     return np.array([[once(case) for case in cases.values()] for _ in range(rounds)])
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default="cnn,resnet20,cct4", help="with commas between them")
+    parser.add_argument("--models", default="zoo:cifar10-cnn-dir0.1,resnet20,cct4", help="with commas between them")
     parser.add_argument("--rounds", type=int, default=30, help="how often each case is timed")
+    parser.add_argument("--any-batch", action="store_true", help="sessions are not told the batch")
+    parser.add_argument("--bound", action="store_true", help="graphs read and write the same arrays at every call")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print("| model | path | batch 1, us | x bare | batch 32, us | x bare |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     for model in options.models.split(","):
-        client = synthetic_clients(model, ["fedavg"])["fedavg"]
-        with tempfile.TemporaryDirectory() as folder:
-            cases = cases_of(client, Path(folder))
-            found = [time_rounds(cases, batch, options.rounds) for batch in BATCHES]
-        for place, name in enumerate(cases):
-            told = []
-            for times in found:
+        device = device_of(model)
+        rows: dict[str, list[str]] = {}
+        for batch in BATCHES:
+            cases = cases_of(device, batch, options.any_batch, options.bound)
+            times = time_rounds(cases, device.images, batch, options.rounds)
+            for place, name in enumerate(cases):
                 low, middle, high = np.quantile(times[:, place] / times[:, 0], [0.25, 0.5, 0.75])
-                told += [f"{np.median(times[:, place]):.0f}", f"{middle:.2f} ({low:.2f} to {high:.2f})"]
-            print(f"| {model} | {name} | {' | '.join(told)} |", flush=True)
+                told = f"{np.median(times[:, place]):.0f} | {middle:.2f} ({low:.2f} to {high:.2f})"
+                rows.setdefault(name, []).append(told)
+        for name, columns in rows.items():
+            print(f"| {model} | {name} | {' | '.join(columns)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,8 @@ class Watch:
     """Stage -> when its last client was through."""
     through: dict[str, int] = field(default_factory=dict)
     """Stage of the end -> how many clients are through."""
+    processor: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Stage of the end -> this process's processor time when its first and its last client were through."""
 
     def report(self, event: Event) -> None:
         self.stages[event.stage] = time.monotonic()
@@ -99,6 +101,8 @@ class Watch:
             if not self.end or self.stages[event.stage] - self.stages["train"] > 60 * self.minutes:
                 raise Enough
             self.through[event.stage] = event.clients_done
+            now = time.process_time()
+            self.processor[event.stage] = self.processor.get(event.stage, (now, now))[0], now
             if event.clients_done % max(event.clients // 100, 1) == 0:
                 self.at_end.append((event.stage, event.clients_done, memory()))
             if event.clients_done % max(event.clients // 10, 1) == 0:
@@ -207,6 +211,9 @@ def main() -> None:
             f"the end: describe {described - trained:.1f} s, conclude {concluded - described:.1f} s, "
             f"save {ended - concluded:.1f} s; memory then: {memory()}"
         )
+    if arguments.workers == 1:
+        each = [f"{stage} {1e3 * (b - a) / arguments.clients:.1f}" for stage, (a, b) in watch.processor.items()]
+        print(f"processor time of the end, ms a client: {', '.join(each)}")
     for stage in dict.fromkeys(stage for stage, _, _ in watch.at_end):
         alone = [row.alone for name, _, row in watch.at_end if name == stage]
         print(f"{stage}: unshared memory {alone[0]:.0f} MB at its first hundredth, {alone[-1]:.0f} at its last")

@@ -36,10 +36,12 @@ from btfl.monitor import carried_levels  # noqa: E402
 Out = dict[str, np.ndarray]
 
 
-def session(model: bytes | str | Path) -> Any:
+def session(model: bytes | str | Path, batch: int | None = None) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
+    if batch is not None:
+        options.add_free_dimension_override_by_name("batch", batch)
     return ort.InferenceSession(
         model if isinstance(model, bytes) else str(model), options, providers=["CPUExecutionProvider"]
     )
@@ -184,6 +186,20 @@ def test_the_decision_alone_agrees_to_many_digits(changes: dict[str, Any]) -> No
     expected = adapter.predict(stream)
     graph = session(decision_graph(bundle, settings).SerializeToString())
     assert_like(run(graph, "features", stream, [100, 1]), adapter, expected, within=1e-10)
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("settings", [BtflSettings(), CoherentSettings(), CoherentSettings(inverse_kappa=0.3)])
+def test_a_session_that_is_told_its_batch_gives_the_same_bits(
+    trained: DeployedClient, settings: BtflSettings | CoherentSettings, batch: int, tmp_path: Path
+) -> None:
+    whole = export_whole(trained, tmp_path / "client.onnx", settings)
+    begun = (1, 1) if isinstance(settings, BtflSettings) else (1 / 3, 1 / 3, 1, 1)
+    images = synthetical(1, 40)
+    told, not_told = (run(session(whole, size), "images", images, [batch], begun) for size in (batch, None))
+    assert {name: values.tobytes() for name, values in told.items()} == {
+        name: values.tobytes() for name, values in not_told.items()
+    }
 
 
 def test_extreme_images_give_probabilities(tmp_path: Path) -> None:

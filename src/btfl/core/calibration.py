@@ -132,20 +132,21 @@ class Calibration:
         rotated, rows = spectrum.rotate(z), np.arange(len(z))
         offsets = _Offsets(own.class_sums(), everyone.class_sums(), rotated, y, spectrum)
         arrays = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+        trained_right, share = trained[rows, y], np.array(GENERATIVE_SHARES)[:, None]
+        sharper = np.array(LOCAL_TEMPERATURES)[:, None, None]
         for i, r in enumerate(SHRINKAGES):
             scores = spectrum.scores(rotated, r)
             arrays["calibration_moments"][i] = offsets.moments(r)
             for j, temperature in enumerate(TEMPERATURES):
-                generative = np.exp(log_softmax(scores / temperature + log_everyone))
-                local = personal + scores / temperature + log_own
-                for k, share in enumerate(GENERATIVE_SHARES):
-                    answer = (1 - share) * trained[rows, y] + share * generative[rows, y]
-                    arrays["calibration_global"][i, j, k] = _sum(np.log(np.maximum(answer, 1e-300)))
-                for k, sharper in enumerate(LOCAL_TEMPERATURES):
-                    arrays["calibration_local"][i, j, k] = _sum(log_softmax(local / sharper)[rows, y])
+                cooled = scores / temperature
+                generative = np.exp(log_softmax(cooled + log_everyone))
+                answers = (1 - share) * trained_right + share * generative[rows, y]
+                arrays["calibration_global"][i, j] = _sums(np.log(np.maximum(answers, 1e-300)))
+                local = personal + cooled + log_own
+                arrays["calibration_local"][i, j] = _sums(log_softmax(local / sharper)[:, rows, y])
         plain = everyone.class_sums()
         total = Everyone.of(plain, with_copies(plain, everyone.class_sums(DISTORTED)))
-        arrays["calibration_own"][:] = own_likelihoods(own.class_sums(), total, personal, z, y, _sum)
+        arrays["calibration_own"][:] = own_likelihoods(own.class_sums(), total, personal, z, y, _sums)
         arrays["calibration_samples"][0] = len(z)
         arrays["calibration_weights"][:] = offsets.weights
         return cls(arrays)
@@ -289,5 +290,7 @@ class _Offsets:
         return between, within, self._noise / self._spectrum.effective_dimensions(shrinkage)
 
 
-def _sum(log_likelihoods: Floats) -> float:
-    return round(float(np.maximum(log_likelihoods, LOWEST).sum()), 6)  # the last bits may differ elsewhere
+def _sums(log_likelihoods: Floats) -> Floats:
+    """Add up along the last axis, in the same order as a row alone; the last bits may differ elsewhere."""
+    sums = np.ascontiguousarray(np.maximum(log_likelihoods, LOWEST)).sum(axis=-1)
+    return np.array([round(one, 6) for one in sums.ravel().tolist()]).reshape(sums.shape)

@@ -21,6 +21,7 @@ of two such sums around the peak of the density, which needs no Beta function: r
 
 from __future__ import annotations
 
+import math
 from typing import Any, overload
 
 import numpy as np
@@ -135,17 +136,17 @@ def _by_quadrature(a: Floats, b: Floats, log_tau: Floats) -> Floats:
     cases = a, b, log_tau, *_range(a, b, log_tau)
     result = np.empty_like(a)
     for start in range(0, len(a), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        result[rows] = _trapezoid_in_logit_space(*(case[rows] for case in cases))
+        columns = [case[start : start + _CHUNK, None] for case in cases]
+        result[start : start + _CHUNK] = _trapezoid_in_logit_space(*columns)
     return result
 
 
 def _quadrature_of_one(a: float, b: float, log_tau: float) -> float:
     # numpy's functions are quick on plain floats, and slow on arrays of one
-    return float(_trapezoid_in_logit_space(*np.array([a, b, log_tau, *_range(a, b, log_tau)]).reshape(-1, 1))[0])
+    return float(_trapezoid_in_logit_space(a, b, log_tau, *_range_of_one(a, b, log_tau)))
 
 
-def _range(a: Any, b: Any, log_tau: Any) -> tuple[Any, Any, Any]:
+def _range(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats, Floats, Floats]:
     """Return where to begin and end the sum over t = logit(m), and the highest log of the integrand.
 
     The integrand is exp(f(t)), f(t) = a t - (a+b) log(1 + exp t) - log(1 + tau exp(-t)): concave, so one peak.
@@ -156,7 +157,7 @@ def _range(a: Any, b: Any, log_tau: Any) -> tuple[Any, Any, Any]:
     linear = a + tau * (1.0 - b)
     # hypot, not sqrt of the sum of squares: tau may be as large as exp(690)
     size = abs(linear) + np.hypot(linear, 2.0 * np.sqrt(b * (a + 1.0)) * np.sqrt(tau))
-    x = np.where(linear >= 0, size / (2 * b), 2 * tau * (a + 1.0) / size)[()]
+    x = np.where(linear >= 0, size / (2 * b), 2 * tau * (a + 1.0) / size)
     y = tau / x
     peak = np.log(x)
     height = a * peak - total * np.log1p(x) - np.log1p(y)
@@ -165,7 +166,8 @@ def _range(a: Any, b: Any, log_tau: Any) -> tuple[Any, Any, Any]:
     width = np.sqrt(2 * _DROP / (total * (x / (1 + x)) / (1 + x) + (y / (1 + y)) / (1 + y)))
     left = np.maximum(peak - width - _DROP / (a + 1), np.minimum(peak, 0) - (_DROP + 2) / a)
     right = np.minimum(peak + width + _DROP / b, np.maximum(np.maximum(peak, log_tau), 0) + (_DROP + 2) / b)
-    return _newton(left, a, total, tau, height), _newton(right, a, total, tau, height), height
+    left, right = _newton(np.stack([left, right]), a, total, tau, height)
+    return left, right, height
 
 
 def _newton(t: Any, a: Any, total: Any, tau: Any, height: Any) -> Any:
@@ -178,16 +180,34 @@ def _newton(t: Any, a: Any, total: Any, tau: Any, height: Any) -> Any:
     return t
 
 
-def _trapezoid_in_logit_space(
-    a: Floats, b: Floats, log_tau: Floats, left: Floats, right: Floats, height: Floats
-) -> Floats:
+def _range_of_one(a: float, b: float, log_tau: float) -> tuple[float, float, float]:
+    """Return the same for floats, to the bit: numpy for what two libraries may round differently, and Python else."""
+    total, tau = a + b, float(np.exp(log_tau))
+    linear = a + tau * (1.0 - b)
+    size = abs(linear) + float(np.hypot(linear, 2.0 * math.sqrt(b * (a + 1.0)) * math.sqrt(tau)))
+    x = size / (2 * b) if linear >= 0 else 2 * tau * (a + 1.0) / size
+    y = tau / x
+    peak = float(np.log(x))
+    height = a * peak - total * float(np.log1p(x)) - float(np.log1p(y))
+
+    width = math.sqrt(2 * _DROP / (total * (x / (1 + x)) / (1 + x) + (y / (1 + y)) / (1 + y)))
+    left = max(peak - width - _DROP / (a + 1), min(peak, 0) - (_DROP + 2) / a)
+    right = min(peak + width + _DROP / b, max(peak, log_tau, 0) + (_DROP + 2) / b)
+    return _newton(left, a, total, tau, height), _newton(right, a, total, tau, height), height
+
+
+def _trapezoid_in_logit_space(a: Any, b: Any, log_tau: Any, left: Any, right: Any, height: Any) -> Any:
+    """Return (rows,) sums of (rows, 1) columns, or one of floats."""
     step = (right - left) / (len(_NODES) - 1)
-    odds = np.exp(left[:, None] + step[:, None] * _NODES)  # m / (1 - m) at each node
-    exponent = (a * left - height)[:, None] + (a * step)[:, None] * _NODES
-    exponent -= (a + b)[:, None] * np.log(1.0 + odds)
+    odds = np.exp(left + step * _NODES)  # m / (1 - m) at each node
+    exponent = (a * left - height) + (a * step) * _NODES
+    exponent -= (a + b) * np.log(1.0 + odds)
     terms = np.exp(exponent, out=exponent)
-    odds /= odds + np.exp(log_tau)[:, None]  # m_hat at each node
-    return np.asarray(np.vecdot(terms, odds) * step * np.exp(height - scipy.special.betaln(a, b)))
+    odds /= odds + np.exp(log_tau)  # m_hat at each node
+    scale = np.exp(height - scipy.special.betaln(a, b))
+    if isinstance(step, np.ndarray):
+        step, scale = step[:, 0], scale[:, 0]
+    return np.vecdot(terms, odds) * step * scale
 
 
 def _by_ratio(a: Floats, b: Floats, log_tau: Floats) -> tuple[Floats, Floats]:

@@ -21,6 +21,7 @@ from btfl.errors import InputError
 Floats = NDArray[np.float64]
 _LARGE_LOGIT = 100.0
 _NUMBERS_AT_ONCE = 2**19  # 4 MB
+_ROWS_AT_ONCE = 256  # at least: a product of fewer rows reads large heads too often
 
 HeadLike = Any
 """A head; a (classes, dimensions) matrix; a pair (weight, bias); or anything with ``.weight`` and ``.bias``, such as a
@@ -213,7 +214,7 @@ class LinearStack:
             longest = float(np.sqrt((weights**2).sum(axis=0).max()))
         offset = 0.0 if self._bias is None else float(np.abs(self._bias).max())
         self.large_above = (_LARGE_LOGIT - offset) * abs(_LARGE_LOGIT - offset) / max(longest, 1e-100) ** 2
-        self.rows_at_once = max(_NUMBERS_AT_ONCE // sum(weights.shape), 64)
+        self.rows_at_once = max(_NUMBERS_AT_ONCE // sum(weights.shape), _ROWS_AT_ONCE)
 
     def __call__(self, features: Floats) -> Floats:
         """Return (heads, samples, classes) logits."""
@@ -249,7 +250,7 @@ class AnyHeads:
 
     def __init__(self, heads: Sequence[Head]) -> None:
         self._heads = heads
-        self.rows_at_once = max(_NUMBERS_AT_ONCE // (len(heads) * heads[0].classes), 64)
+        self.rows_at_once = max(_NUMBERS_AT_ONCE // (len(heads) * heads[0].classes), _ROWS_AT_ONCE)
 
     def by_sample(self, features: Floats) -> Floats:
         """Return (samples, heads, classes) logits."""

@@ -110,7 +110,7 @@ def own_likelihoods(
     personal: Floats,
     features: Floats,
     labels: NDArray[np.int64],
-    add: Callable[[Floats], float],
+    add: Callable[[Floats], Floats],
 ) -> Floats:
     """Return the log likelihood of a client's validation labels at every point of the grid.
 
@@ -119,7 +119,7 @@ def own_likelihoods(
     own : sums over the client's training samples as they are
     personal : (samples, classes) log probabilities by its personal head
     features, labels : (samples, dimensions) and (samples,) of its validation samples
-    add : how the samples' log likelihoods are added up
+    add : how the samples' log likelihoods are added up, along the last axis
     """
     log_own = shares(own.counts, shares(everyone.plain.counts), OPENNESS)
     rows = np.arange(len(features))
@@ -132,8 +132,7 @@ def own_likelihoods(
             for k in range(len(INVERSE_KAPPAS)):
                 scores = features @ weights[k].T + bias[k]
                 local = personal + scores / temperatures + log_own
-                likelihoods = log_softmax(local[:, None] / sharper)[..., rows, labels]
-                found[i, j, k] = [[add(each) for each in of_one] for of_one in likelihoods]
+                found[i, j, k] = add(log_softmax(local[:, None] / sharper)[..., rows, labels])
     return found
 
 

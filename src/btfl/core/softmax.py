@@ -42,6 +42,13 @@ def softmax_parts(
     return weights, totals, logits, lowered
 
 
+def weights_of_one(logits: Floats, large: bool) -> Floats:
+    """Turn a single sample's (heads, classes) logits, in place, into the weights that ``softmax_parts`` has for it."""
+    if large:
+        logits -= np.maximum.reduce(logits, axis=-1, keepdims=True)
+    return np.exp(logits, logits)
+
+
 def entropy_of_parts(weights: Floats, totals: Floats, logits: Floats) -> Floats:
     """Return the entropy in nats from ``softmax_parts``: H = log S - sum(w s)/S."""
     entropies: Floats = np.log(totals) - np.vecdot(weights, logits) / totals

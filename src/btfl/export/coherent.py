@@ -1,8 +1,9 @@
 """The coherent method's decision as an ONNX graph: features and four numbers of memory in, and out again.
 
-The same steps as ``btfl.methods.coherent``, in float64; the memory is a ``Scan`` over the samples of a batch. There is
-no integral to approximate. With small networks most of what a graph costs is the number of its nodes, so that steps
-which are linear are written as one product, and the memory is a row of six numbers (``_memory``).
+The same steps as ``btfl.methods.coherent``, in float64. There is no integral to approximate. With small networks most
+of what a graph costs is the number of its nodes, so that steps which are linear are written as one product, and the
+memory is a row of ten numbers (``_Step``). The memory of a batch is a ``Scan`` over its samples; a sample alone takes
+the same step without one.
 """
 
 from __future__ import annotations
@@ -11,22 +12,20 @@ import math
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import helper
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, as_doubles, double, logits, mixed, model
+from btfl.export.nodes import Nodes, alone_or_many, as_doubles, double, logits, mixed, model
 from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 
-# The memory's row: the probabilities of internal, mixture and external, what a and b are above 1, and 1 itself.
-_TIMES_TAU = np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
-_FROM_STATE = [[1, 0, -1, 0, 0, 0], [0, 1, -1, 0, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0]]
-_BEGINNING = [0, 0, 1, -1, -1, 1]
-_TO_STATE = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1]]
-_EVIDENCE = [[0] * 6, [0] * 6, [0] * 6, [1, 0, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0], [0, 1, 0, 0, 0, 1]]  # E c E E E c
-_TOTALS = [*[[1, 1, 1, 0, 0, 0]] * 3, [0] * 6, [0] * 6, [0, 0, 0, 1, 1, 1]]
+Floats = NDArray[np.float64]
+_ROW = 10
+_TIMES_TAU = np.array([1, 0, 0, 1, 0, 1, 0, 1, 0, 1.0])
+_STATE = 4
 
 
 def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = None) -> onnx.ModelProto:
@@ -43,72 +42,106 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
         raise InputError(f"density = {chosen.density!r} has scores that are not linear, which cannot be exported")
     g = Nodes("decision")
     scores = logits(g, as_doubles(g), heads)
-    probabilities = g("Softmax", scores, axis=-1)
-    factors = (
-        _compared_means(g, scores, adapter) if adapter.compares_means else _label_shares(g, probabilities, adapter)
-    )
-    e = _memory(g, factors, chosen)
-    local, everyone = np.eye(len(heads))[0], np.zeros(len(heads))
-    everyone[1:3] = adapter.global_weights
-    mixed(g, probabilities, e, local, everyone)
-    return model(g, bundle, state_size=4, more=[double("all_external", "batch")])
+    probabilities, step = g("Softmax", scores, axis=-1), _Step(adapter)
+
+    def alone(branch: Nodes) -> None:
+        step.alone(branch, _factors(branch, adapter, scores, probabilities, alone=True), probabilities)
+
+    def many(branch: Nodes) -> None:
+        step.many(branch, _factors(branch, adapter, scores, probabilities, alone=False), probabilities)
+
+    answer = double("probabilities", "batch", bundle.classes)
+    outputs = [answer, double("e", "batch"), double("all_external", "batch"), double("new_state", _STATE)]
+    alone_or_many(g, probabilities, outputs, alone, many)
+    return model(g, bundle, state_size=_STATE, more=[double("all_external", "batch")])
 
 
-def _label_shares(g: Nodes, probabilities: str, adapter: Coherent) -> str:
-    """Return (n, 6) factors of the memory's row, from the generative head's answer: tau in two places, else 1."""
-    heads, classes = len(adapter.heads), len(adapter.share_ratios)
-    ratios = np.zeros((heads, classes))
-    ratios[2] = adapter.share_ratios
-    flat = g("Reshape", probabilities, g.constant([0, heads * classes], np.int64))
-    tau = g("Gemm", flat, g.constant(np.outer(ratios.ravel(), _TIMES_TAU)), g.constant(1.0 - _TIMES_TAU))
+def _factors(g: Nodes, adapter: Coherent, scores: str, probabilities: str, alone: bool) -> str:
+    """Return (n, 10) factors of the memory's row, tau or 1; of a sample alone (10,)."""
     limit = adapter.settings.log_tau_limit
+    if adapter.compares_means:  # the last head has the client's own class means, the one before it everyone's
+        axes = g.constant([0, 2] if alone else [2], np.int64)
+        log_tau = g(
+            "MatMul",
+            g("ReduceLogSumExp", scores, axes, keepdims=0),
+            g.constant(np.outer([0.0, 0.0, -1.0, 1.0], _TIMES_TAU)),
+        )
+        return g("Exp", g("Clip", log_tau, g.constant(-limit), g.constant(limit)))
+    heads, classes = len(adapter.heads), len(adapter.share_ratios)
+    of_class = np.zeros((heads, classes, _ROW))  # the generative head's probabilities add up to 1
+    of_class[2] = np.where(_TIMES_TAU, adapter.share_ratios[:, None], 1.0)
+    flat = g("Reshape", probabilities, g.constant([heads * classes] if alone else [0, heads * classes], np.int64))
+    tau = g("MatMul", flat, g.constant(of_class.reshape(-1, _ROW)))
     return g("Clip", tau, g.constant(math.exp(-limit)), g.constant(math.exp(limit)))
 
 
-def _compared_means(g: Nodes, scores: str, adapter: Coherent) -> str:
-    """Return the same factors where the client's own class means, the last head, are compared with everyone's."""
-    sums = g("ReduceLogSumExp", scores, g.constant([2], np.int64), keepdims=0)
-    log_tau = g("MatMul", sums, g.constant(np.outer([0.0, 0.0, -1.0, 1.0], _TIMES_TAU)))
-    limit = adapter.settings.log_tau_limit
-    return g("Exp", g("Clip", log_tau, g.constant(-limit), g.constant(limit)))
-
-
-def _memory(g: Nodes, factors: str, settings: CoherentSettings) -> str:
-    """Return e, (n, 1, 1); ``e`` and ``all_external`` (n,) and ``new_state`` (4,) are results of the graph.
+class _Step:
+    """What the memory does with a sample, as products of matrices.
 
     Before a sample the regimes have p = (1 - h) p + h/3. With E = a + b tau and c = a + b they are then, but for their
-    sum, p_internal tau / E, p_mixture / c and p_external / E; the sample's share of the external count is a / E, of the
-    internal one b tau / E. So a step is: a product that makes p, a, b and c of the row, times the factors, a product
-    that makes what to divide by, and the same for the sum.
+    sum T, c p_internal tau, c p_external, and a p_mixture + b tau p_mixture, whose first part is external; the sample's
+    share of the external count is r = a / E, so that a becomes f a + r + 1 - f, and f a is f (a a + a b tau) / E. So
+    the row is two linear forms of the state multiplied (``left`` and ``right``), times the factors tau or 1, over T or
+    E:
+
+        internal, external, mixture's external part, its internal part, a/E, b tau/E, aa/E, ab tau/E, ab/E, bb tau/E
+
+    and all that is asked for is linear in it.
     """
-    row = g("Gemm", g("Unsqueeze", "state", g.constant([0], np.int64)), g.constant(_FROM_STATE), g.constant(_BEGINNING))
-    body = Nodes("memory")
-    times = body("Mul", body("MatMul", "before", body.constant(_before_sample(settings.change))), "factors")
-    shares = body("Div", times, body("MatMul", times, body.constant(_EVIDENCE)))
-    body("Div", shares, body("MatMul", shares, body.constant(_TOTALS)), output="sample")
-    kept = np.diag([0.0, 0.0, 0.0, settings.forgetting, settings.forgetting, 0.0])
-    body("Gemm", "before", body.constant(kept), "sample", output="after")
-    inputs, outputs = [double("before", 1, 6), double("factors", 6)], [double("after", 1, 6), double("sample", 1, 6)]
-    graph = helper.make_graph(body.nodes, "memory", inputs, outputs)
-    g.nodes.append(helper.make_node("Scan", [row, factors], ["last", "samples"], body=graph, num_scan_inputs=1))
-    g("Squeeze", g("MatMul", "last", g.constant(_TO_STATE)), g.constant([0], np.int64), output="new_state")
 
-    columns = ["_", "mixture", "external", "share", "__", "___"]
-    g.nodes.append(helper.make_node("Split", ["samples"], columns, axis=2, num_outputs=6))
-    e = g("Add", "external", g("Mul", "mixture", "share"))
-    for column, output in ((e, "e"), ("external", "all_external")):
-        g("Reshape", column, g.constant([-1], np.int64), output=output)
-    return e
+    def __init__(self, adapter: Coherent) -> None:
+        row, settings = np.eye(_ROW), adapter.settings
+        internal, mixture, certain = row[0], row[2] + row[3], row[4] + row[5]
+        added, kept = 1.0 - settings.forgetting, settings.forgetting
+        a = kept * (row[6] + row[7]) + row[4] + added * certain
+        b = kept * (row[8] + row[9]) + row[5] + added * certain
+        self.external, self.e = row[1], row[1] + row[2]
+        self.state = np.stack([internal, mixture, a, b, certain], axis=1)
+        self.weights = np.zeros((_ROW, len(adapter.heads)))
+        self.weights[:, 0] = row[0] + row[3]
+        self.weights[:, 1:3] = np.outer(self.e, adapter.global_weights)
+        self.left, self.right = _forms(settings.change)
+        self.over = np.zeros((_ROW, _ROW))
+        self.over[:4, :4] = self.over[4:6, 4:] = 1.0
+
+    def alone(self, g: Nodes, factors: str, probabilities: str) -> None:
+        """Take in one sample; all is (10,)."""
+        both = np.stack([self.left, self.right])
+        forms = g("Add", g("MatMul", "state", g.constant(both[:, :_STATE])), g.constant(both[:, _STATE]))
+        times = g("Mul", g("ReduceProd", forms, g.constant([0], np.int64), keepdims=0), factors)
+        row = g("Div", times, g("MatMul", times, g.constant(self.over)))
+        asked = np.column_stack([self.e, self.external, self.state[:, :_STATE], self.weights])
+        sizes = g.constant([1, 1, _STATE, self.weights.shape[1]], np.int64)
+        parts = [g.output("e"), g.output("all_external"), g.output("new_state"), f"{g.name}_weights"]
+        g.nodes.append(helper.make_node("Split", [g("MatMul", row, g.constant(asked)), sizes], parts, axis=0))
+        g("MatMul", parts[-1], probabilities, output=g.output("probabilities"))
+
+    def many(self, g: Nodes, factors: str, probabilities: str) -> None:
+        """Take in the samples of a batch, one after the other; the row of one is what the next begins with."""
+        body = Nodes("memory")
+        forms = (body.constant(self.state @ form) for form in (self.left, self.right))
+        left, right = (body("MatMul", "before", form) for form in forms)
+        times = body("Mul", body("Mul", left, right), "factors")
+        body("Div", times, body("MatMul", times, body.constant(self.over)), output="after")
+        body("Reshape", "after", body.constant([_ROW], np.int64), output="row")
+        inputs = [double("before", 1, _ROW), double("factors", _ROW)]
+        graph = helper.make_graph(body.nodes, "memory", inputs, [double("after", 1, _ROW), double("row", _ROW)])
+        known = g("Unsqueeze", g("Concat", "state", g.constant([1.0]), axis=0), g.constant([0], np.int64))
+        begun = g("MatMul", known, g.constant(np.linalg.pinv(self.state)))  # a row that the state follows from
+        last, rows = f"{g.name}_last", f"{g.name}_rows"
+        g.nodes.append(helper.make_node("Scan", [begun, factors], [last, rows], body=graph, num_scan_inputs=1))
+        after = g("MatMul", last, g.constant(self.state[:, :_STATE]))
+        g("Reshape", after, g.constant([_STATE], np.int64), output=g.output("new_state"))
+        g("MatMul", rows, g.constant(self.e), output=g.output("e"))
+        g("MatMul", rows, g.constant(self.external), output=g.output("all_external"))
+        mixed(g, probabilities, g("MatMul", rows, g.constant(self.weights)), output=g.output("probabilities"))
 
 
-def _before_sample(change: float) -> list[list[float]]:
-    """Return what makes p of the three regimes, a, b and c of a row."""
-    stays, renewed = 1.0 - change, change / 3
-    return [
-        [stays, 0, 0, 0, 0, 0],
-        [0, stays, 0, 0, 0, 0],
-        [0, 0, stays, 0, 0, 0],
-        [0, 0, 0, 1, 0, 1],
-        [0, 0, 0, 0, 1, 1],
-        [renewed, renewed, renewed, 1, 1, 2],
-    ]
+def _forms(change: float) -> tuple[Floats, Floats]:
+    """Return the two (5, 10) matrices whose products with the state and a 1 are multiplied with one another."""
+    internal, mixture, a, b, one = np.eye(_STATE + 1)
+    regimes = internal, one - internal - mixture, mixture
+    p_internal, p_external, p_mixture = ((1.0 - change) * p + change / 3 * one for p in regimes)
+    left = [p_internal, p_external, p_mixture, p_mixture, one, one, a, a, a, b]
+    right = [a + b, a + b, a, b, a, b, a, b, b, b]
+    return np.stack(left, axis=1), np.stack(right, axis=1)

@@ -2,10 +2,12 @@
 
 The same steps as ``btfl.methods.btfl``, in float64. Two are written in another way, since ONNX lacks the functions:
 
-- The memory is a ``Scan`` over the samples of a batch, so that an answer does not depend on how a stream is cut.
-- e = E[m_hat] is a trapezoid sum over t = logit(m) on a fixed grid. In t the Beta density is exp(a log m + b log(1-m))
-  but for a constant, so a softmax over the grid gives its weights, normalised; and m_hat = sigmoid(t - log tau_hat).
-  Both are analytic in t: the error falls exponentially with the step (below 1e-12 for the a and b a memory can hold).
+- The memory is a ``Scan`` over the samples of a batch, so that an answer does not depend on how a stream is cut; a
+  sample alone takes the same step without one.
+- e = E[m_hat] is a trapezoid sum over x on a fixed grid, with logit(m) = t = 6 sinh(x/6), which needs half as many
+  nodes in the tails. In t the Beta density is exp(a log m + b log(1-m)) but for a constant, so a softmax over the grid
+  gives its weights, normalised; and m_hat = sigmoid(t - log tau_hat). Both are analytic: the error falls exponentially
+  with the step (below 1e-12 for the a and b a memory can hold).
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from onnx import TensorProto, helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, as_doubles, double, logits, mixed, model
+from btfl.export.nodes import Nodes, alone_or_many, as_doubles, double, logits, mixed, model
 from btfl.methods.btfl.settings import BtflSettings
 
 _REACH = 32.0  # of the grid in t: beyond it a Beta(1, b) has b exp(-32) of its mass
+_STRETCH = 6.0  # t = 6 sinh(x/6): beyond t = 6 the nodes lie further and further apart
 
 
 def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -> onnx.ModelProto:
@@ -34,12 +37,11 @@ def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -
     z = as_doubles(g)
     answers, certainty = _heads(g, z, bundle)
     log_q = _likelihoods(g, z, bundle, settings)
-    found = g("Concat", log_q, certainty, axis=1)
     means = np.maximum(bundle.mean_entropies, settings.entropy_floor)
 
-    used = _memory(g, _events(g, found, means, settings), settings)
-    e = _expectation(g, used, _rectified(g, found, log_q, means, bundle.dimensions, settings), settings)
-    mixed(g, answers, e, np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    used = _memory(g, _events(g, log_q, certainty, means, settings), settings)
+    log_tau_hat = _rectified(g, log_q, certainty, means, bundle.dimensions, settings)
+    mixed(g, answers, _expectation(g, used, log_tau_hat, settings), output="probabilities")
     return _model(g, bundle)
 
 
@@ -77,63 +79,80 @@ def _likelihoods(g: Nodes, z: str, bundle: ClientBundle, settings: BtflSettings)
     return g("Gemm", bits, g.constant(odds), g.constant([offset for offset, _ in pairs]))
 
 
-def _events(g: Nodes, found: str, means: NDArray[np.float64], settings: BtflSettings) -> str:
+def _events(g: Nodes, log_q: str, certainty: str, means: NDArray[np.float64], settings: BtflSettings) -> str:
     """Return (n, 2) counts of external and internal events; ``event`` is +1, -1 or 0 for each sample."""
     if settings.use_entropy:  # three signs must agree: (+, -, +) is internal, (-, +, -) external
+        found = g("Concat", log_q, certainty, axis=1)
         ratio_and_excess = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
         signs = g("Sign", g("Gemm", found, g.constant(ratio_and_excess), g.constant([0.0, *-means])))
-        agreement, wanted = g("MatMul", signs, g.constant([[1.0], [-1.0], [1.0]])), g.constant([-3.0, 3.0])
+        internal = np.array([1.0, -1.0, 1.0])
     else:
-        ratio = g("MatMul", found, g.constant([[1.0], [-1.0], [0.0], [0.0]]))
-        agreement, wanted = g("Sign", ratio), g.constant([-1.0, 1.0])
-    counts = g("Cast", g("Equal", agreement, wanted), to=TensorProto.DOUBLE)
+        signs, internal = g("Sign", g("MatMul", log_q, g.constant([[1.0], [-1.0]]))), np.ones(1)
+    agreement = np.stack([-internal, internal], axis=1)  # whole numbers: only if all agree, more than one less than all
+    counts = g("Relu", g("Gemm", signs, g.constant(agreement), g.constant([1.0 - len(internal)] * 2)))
     g("Cast", g("MatMul", counts, g.constant([1.0, -1.0])), to=TensorProto.INT8, output="event")
     return counts
 
 
 def _memory(g: Nodes, counts: str, settings: BtflSettings) -> str:
     """Return (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards."""
-    body = Nodes("memory")
-    raised = body("Add", "before", "count" if settings.use_history else body.constant([0.0, 0.0]))
-    total = body("ReduceSum", raised, keepdims=1)
-    share = body("Div", body("Mul", body.constant(settings.prune_to), raised), total)
-    pruned = body("Add", body.constant(1.0), share)
-    too_long = body("Greater", total, body.constant(settings.prune_above))
-    body("Where", too_long, pruned, raised, output="after")
-    body("Identity", "after" if settings.count == "before" else "before", output="used_now")
-    pair = [double("before", 2), double("count", 2)]
-    graph = helper.make_graph(body.nodes, "memory", pair, [double("after", 2), double("used_now", 2)])
-    used = "used"
-    g.nodes.append(helper.make_node("Scan", ["state", counts], ["new_state", used], body=graph, num_scan_inputs=1))
-    return used
+
+    def alone(branch: Nodes) -> None:
+        after = _counted(branch, "state", counts, settings)
+        branch("Reshape", after, branch.constant([2], np.int64), output=branch.output("new_state"))
+        if settings.count == "before":
+            branch("Identity", after, output=branch.output("used"))
+        else:
+            branch("Reshape", "state", branch.constant([1, 2], np.int64), output=branch.output("used"))
+
+    def many(branch: Nodes) -> None:
+        body = Nodes("memory")
+        after = _counted(body, "before", "count", settings, output="after")
+        body("Identity", after if settings.count == "before" else "before", output="used_now")
+        pair = [double("before", 2), double("count", 2)]
+        graph = helper.make_graph(body.nodes, "memory", pair, [double("after", 2), double("used_now", 2)])
+        outputs = [branch.output("new_state"), branch.output("used")]
+        branch.nodes.append(helper.make_node("Scan", ["state", counts], outputs, body=graph, num_scan_inputs=1))
+
+    alone_or_many(g, counts, [double("new_state", 2), double("used", "batch", 2)], alone, many)
+    return "used"
 
 
-def _rectified(g: Nodes, found: str, log_q: str, means: NDArray[np.float64], d: int, settings: BtflSettings) -> str:
+def _counted(g: Nodes, before: str, count: str, settings: BtflSettings, output: str | None = None) -> str:
+    """Return a and b after the events of a sample, pruned if their sum is too large."""
+    raised = g("Add", before, count if settings.use_history else g.constant([0.0, 0.0]))
+    total = g("ReduceSum", raised, keepdims=1)
+    scaled = raised if settings.prune_to == 1.0 else g("Mul", g.constant(settings.prune_to), raised)
+    pruned = g("Add", g.constant(1.0), g("Div", scaled, total))
+    return g("Where", g("Greater", total, g.constant(settings.prune_above)), pruned, raised, output=output)
+
+
+def _rectified(g: Nodes, log_q: str, certainty: str, means: NDArray[np.float64], d: int, settings: BtflSettings) -> str:
     """Return (n, 1) log tau_hat."""
     if not settings.use_characteristic:
         return g("MatMul", log_q, g.constant([[0.0], [0.0]]))
     if settings.use_entropy:
         scales = np.array([means[0], settings.global_entropy_scale or means[1]])
-        above = np.concatenate([np.zeros((2, 2)), -np.diag(1.0 / scales)])
-        log_u = g(
-            "Min", g("Gemm", found, g.constant(above), g.constant([-1.0, -1.0])), g.constant(settings.log_u_limit)
-        )
-        log_q = g("Mul", g("Exp", log_u), log_q)
+        log_u = g("Gemm", certainty, g.constant(-np.diag(1.0 / scales)), g.constant([-1.0, -1.0]))
+        log_q = g("Mul", g("Exp", g("Clip", log_u, "", g.constant(settings.log_u_limit))), log_q)
     ratio = g("MatMul", log_q, g.constant([[1.0 / d], [-1.0 / d]]))
     limit = settings.log_tau_limit
     return g("Clip", ratio, g.constant(-limit), g.constant(limit))
 
 
 def _expectation(g: Nodes, used: str, log_tau_hat: str, settings: BtflSettings) -> str:
-    """Return (n, 1, 1) weights of the global head; ``e``, (n,), are the same."""
+    """Return (n, 2) weights of the personal and the global head; ``e``, (n,), are the latter."""
     # logit(m) has a variance of about 1/a + 1/b, at least 4/lambda: a longer memory needs a finer grid
     step = min(0.5, 1.25 / math.sqrt(settings.prune_above))
-    t = np.arange(-math.ceil(_REACH / step), math.ceil(_REACH / step) + 1) * step
+    nodes = math.ceil(_STRETCH * math.asinh(_REACH / _STRETCH) / step)
+    x = np.arange(-nodes, nodes + 1) * step / _STRETCH
+    t, log_widths = _STRETCH * np.sinh(x), np.log(np.cosh(x))
     log_m, log_rest = -np.logaddexp(0.0, -t), -np.logaddexp(0.0, t)
-    density = g("Softmax", g("MatMul", used, g.constant(np.stack([log_m, log_rest]))), axis=-1)
+    density = g("Softmax", g("Gemm", used, g.constant(np.stack([log_m, log_rest])), g.constant(log_widths)), axis=-1)
     odds_against = g("Gemm", g("Exp", log_tau_hat), g.constant(np.exp(-t)[None]), g.constant(1.0))  # and 1
-    e = g("ReduceSum", g("Div", density, odds_against), g.constant([1], np.int64), keepdims=0, output="e")
-    return g("Reshape", e, g.constant([-1, 1, 1], np.int64))
+    parts = g("Div", density, odds_against)
+    g("MatMul", parts, g.constant(np.ones(len(t))), output="e")
+    return g("Gemm", parts, g.constant(np.outer(np.ones(len(t)), [-1.0, 1.0])), g.constant([1.0, 0.0]))
 
 
 def _model(g: Nodes, bundle: ClientBundle) -> onnx.ModelProto:

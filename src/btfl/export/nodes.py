@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from btfl.core.bundle import ClientBundle
@@ -28,6 +27,10 @@ class Nodes:
         output = output or f"{self.name}_{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
         return output
+
+    def output(self, name: str) -> str:
+        """Return what a branch calls a result of the graph."""
+        return f"{self.name}_{name}"
 
     def constant(self, value: Any, dtype: type = np.float64) -> str:
         """Add a constant."""
@@ -52,17 +55,40 @@ def logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
     return g("Reshape", flat, g.constant([0, len(heads), heads[0].classes], np.int64))
 
 
-def mixed(g: Nodes, answers: str, e: str, local: NDArray[np.float64], everyone: NDArray[np.float64]) -> str:
-    """Return ``probabilities``: the heads' answers under weights that go from ``local`` to ``everyone`` as e grows.
+def alone_or_many(
+    g: Nodes,
+    batch: str,
+    outputs: Sequence[onnx.ValueInfoProto],
+    alone: Callable[[Nodes], None],
+    many: Callable[[Nodes], None],
+) -> None:
+    """Add an ``If``: a sample alone is decided without a ``Scan``, which would cost as much as the decision.
+
+    Where a session is told that the batch is one, onnxruntime leaves the other branch and the question out.
 
     Parameters
     ----------
-    answers : (n, heads, classes) probabilities
-    e : (n, 1, 1)
-    local, everyone : (heads,) weights with e = 0 and with e = 1
+    batch : an array with a row for each sample
+    outputs : results of the graph; a branch calls each by ``Nodes.output``
+    alone, many : add the nodes of a branch
     """
-    weights = g("Add", g("Mul", e, g.constant(everyone - local)), g.constant(local))
-    return g("Squeeze", g("MatMul", weights, answers), g.constant([1], np.int64), output="probabilities")
+    branches = {}
+    for name, fill in (("alone", alone), ("many", many)):
+        branch = Nodes(name)
+        fill(branch)
+        told = [onnx.ValueInfoProto.FromString(output.SerializeToString()) for output in outputs]
+        for output in told:
+            output.name = branch.output(output.name)
+        branches[name] = helper.make_graph(branch.nodes, name, [], told)
+    is_one = g("Equal", g("Shape", batch, start=0, end=1), g.constant([1], np.int64))
+    names = [output.name for output in outputs]
+    g.nodes.append(helper.make_node("If", [is_one], names, then_branch=branches["alone"], else_branch=branches["many"]))
+
+
+def mixed(g: Nodes, answers: str, weights: str, output: str) -> str:
+    """Return (n, classes): the heads' answers, (n, heads, classes), under (n, heads) weights."""
+    rows = g("Unsqueeze", weights, g.constant([1], np.int64))
+    return g("Squeeze", g("MatMul", rows, answers), g.constant([1], np.int64), output=output)
 
 
 def model(g: Nodes, bundle: ClientBundle, state_size: int, more: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:

@@ -133,6 +133,11 @@ class ThreeRegimes:
         self._memory, judged = _walk(self._memory, log_tau.tolist(), self._forgetting, self._change, whole)
         return Judgement(*np.fromiter(judged, np.float64, len(judged)).reshape(-1, 5 if whole else 2).T)
 
+    def take_one(self, log_tau: float) -> Sequence[float]:
+        """Take in one sample, and return its e and ``all_external`` alone."""
+        self._memory, judged = _walk(self._memory, (log_tau,), self._forgetting, self._change, whole=False)
+        return judged
+
     @property
     def state(self) -> dict[str, Any]:
         """Two probabilities and the mixture's Beta."""
