@@ -14,6 +14,7 @@ from scipy.integrate import quad
 from scipy.stats import beta as beta_distribution
 
 from btfl import expected_weight
+from btfl.core.expectation import weight_and_complement, weight_of_one
 from btfl.errors import InputError
 from btfl.methods.btfl.trapezoid import expected_weight_by_trapezoid
 
@@ -204,3 +205,16 @@ def test_the_published_trapezoid_is_the_published_one(a: float, b: float, log_ta
 def test_the_published_trapezoid_loses_what_lies_beyond_its_grid() -> None:
     rough = float(expected_weight_by_trapezoid(np.array(4.0), np.array(1.0), np.array(1.0)))
     assert expected_weight(4, 1, 1) - rough == pytest.approx(0.039, abs=1e-3)
+
+
+def test_a_plateau_between_peak_and_ratio_is_no_reason_for_nan() -> None:
+    """b just above 1 and a large ratio: the integrand hardly falls for a long way, where Newton's step led too far."""
+    a, b, log_tau = 2.4942563968900595, 1.0320114766383282, 166.7787889781386
+    assert weight_of_one(a, b, log_tau) == pytest.approx(2.87292856e-71, rel=1e-3)
+    rng = np.random.default_rng(0)
+    many = 1 + rng.exponential(2, 20_000), 1 + rng.exponential(0.1, 20_000), rng.uniform(-600, 600, 20_000)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        e, rest = weight_and_complement(*many)
+    assert ((e >= 0) & (e <= 1) & (rest >= 0) & (rest <= 1)).all()
+    alone = [weight_of_one(*case) for case in zip(*(side[:500].tolist() for side in many), strict=True)]
+    assert alone == e[:500].tolist()

@@ -40,6 +40,7 @@ _LOG_TAU_LIMIT = 600.0  # beyond it e is 0 or 1 to all digits, and exp(-t) tau w
 _NODES = np.arange(96, dtype=np.float64)
 _MANY_NODES = 768  # where one parameter is small and the other large, the density has a long tail
 _DROP = 30.0  # the sum stops where the integrand has fallen by exp(-30)
+_FARTHEST = 700.0  # exp of it is still a number
 _CHUNK = 512  # rows at a time: the work arrays stay in the processor's cache
 
 
@@ -177,7 +178,13 @@ def _newton(t: Any, a: Any, total: Any, tau: Any, height: Any) -> Any:
         value = a * t - total * np.log1p(x) - np.log1p(y)
         slope = a - total * (x / (1 + x)) + y / (1 + y)
         t = t - (value - height + _DROP) / slope
+        # on a long plateau the slope leads too far: the second step comes back, unless exp has overflown by then
+        t = np.minimum(np.maximum(t, -_FARTHEST), _FARTHEST) if isinstance(t, np.ndarray) else _within(t)
     return t
+
+
+def _within(t: float) -> float:
+    return min(max(t, -_FARTHEST), _FARTHEST)
 
 
 def _range_of_one(a: float, b: float, log_tau: float) -> tuple[float, float, float]:
