@@ -79,7 +79,7 @@ class Averaging:
             restart = bool(self._left_out) and not standing.restarted and many
             if restart:
                 turned = standing.turned(list(standing.rounds))
-                standing = replace(standing, usual=0.0, suspects=frozenset(turned), restarted=True)
+                standing = replace(standing, usual=0.0, suspects=frozenset(turned), restarted=self._round)
             return Averaged(mean, self._left_out, standing, restart)
         if not len(self._rows):
             return Averaged(self._sum.mean(), standing=self._standing)

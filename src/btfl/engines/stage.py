@@ -91,7 +91,8 @@ class Stage:
         started = time.monotonic()
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
-        jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
+        since = progress.standing.restarted
+        jobs = [Job("train", client, round_, progress.private.get(client, {}), since) for client in chosen]
         count, uploaded = _Count(len(jobs), self), 0
         average = self._averaging(progress, round_)
         changed: dict[int, Weights] = {}
@@ -113,12 +114,14 @@ class Stage:
         self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {**metrics, **costs}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows) - len(averaged.left_out)})
         weights: Weights = averaged.weights
-        if averaged.restart:
+        private = progress.private
+        if averaged.restart:  # what clients keep of their own was trained on what the liars made of the rest
             weights = self.recipe.initial() if self.first is None else self.first
+            private, changed = {}, {}
             warning = f"many clients led training astray until round {round_}: it begins again without them"
             log.warning(warning)
             self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {}, warning))
-        state = TrainingState(round_, weights, progress.private, history, averaged.standing, averaged.clip)
+        state = TrainingState(round_, weights, private, history, averaged.standing, averaged.clip)
         return state, changed
 
     def _secure_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
@@ -177,8 +180,8 @@ class Stage:
         In between, recipes that ask for it have the clients look at their validation parts with the total. Who cannot
         is left out of that sum, and still gets a bundle.
         """
-        rounds, shared = self.recipe.rounds, progress.shared
-        jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
+        rounds, shared, since = self.recipe.rounds, progress.shared, progress.standing.restarted
+        jobs = [Job("describe", client, rounds, progress.private.get(client, {}), since) for client in range(clients)]
         if self.recipe.settings.secure:
             multiplier = self.private and self.private.multiplier_of_summary()
             noise = NoiseShare(multiplier, threshold_of(len(jobs))) if multiplier else None
