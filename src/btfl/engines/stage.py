@@ -107,6 +107,7 @@ class Stage:
             count.done(job)
         averaged = average.result()
         self._leave_out("train", round_, averaged.left_out)
+        self._tell_of_cuts(round_, averaged.cut)
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
         sent = size_of(progress.shared) * len(jobs)
@@ -171,6 +172,13 @@ class Stage:
             warning = f"client {client} is left out: {why}"
             log.warning("%s (%s, round %d)", warning, stage, round_)
             self.tell(Event(stage, round_, self.recipe.rounds, 0, 0, {}, warning, client))
+
+    def _tell_of_cuts(self, round_: int, clients: Mapping[int, str]) -> None:
+        """Tell of clients whose updates were shortened."""
+        for client, why in clients.items():
+            warning = f"the update of client {client} is cut to the usual size: it {why}"
+            log.warning("%s (train, round %d)", warning, round_)
+            self.tell(Event("train", round_, self.recipe.rounds, 0, 0, {}, warning, client))
 
     def conclude(self, clients: int, progress: TrainingState, keep: Keeping) -> tuple[Summary, bool]:
         """Add up every client's summary, send the total to all, and have their bundles kept as they come.
