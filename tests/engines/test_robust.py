@@ -266,6 +266,21 @@ def test_rows_are_the_same_from_memory_and_from_disk() -> None:
             np.testing.assert_array_equal(disk.arrays(place)[name], array, strict=True)
 
 
+def test_training_does_not_begin_again_where_fewer_rounds_are_left_than_were_done() -> None:
+    shared, steps = leaning_round()
+    steps[:4] *= -1
+    for rounds in (20, 4, 3):
+        about, standing = TrainingSettings(defence="screen", rounds=rounds), Standing()
+        for round_ in (1, 2):
+            made = Averaging({"w": shared}, about, round_, standing, untrained=False)
+            for client, step in enumerate(steps):
+                made.add(client, Update({"w": (shared + step).astype(np.float32)}, samples=3))
+            found = made.result()
+            standing = found.standing
+        assert set(found.left_out) == {0, 1, 2, 3}
+        assert found.restart == (rounds > 3)
+
+
 def test_many_who_turn_their_updates_round_are_found_and_training_begins_again() -> None:
     rng, clients = np.random.default_rng(0), 10
     shared = {"w": rng.normal(size=400).astype(np.float32)}

@@ -77,7 +77,8 @@ class Averaging:
                 self._screen()
             mean, standing = self._sum.mean(), self._standing
             many = self._leans and self._round > 1 and self._turned >= MANY * self._seen
-            restart = bool(self._left_out) and not standing.restarted and many
+            early = 2 * self._round <= self._settings.rounds  # as many rounds must be left as are given up
+            restart = bool(self._left_out) and not standing.restarted and many and early
             if restart:
                 turned = standing.turned(list(standing.rounds))
                 standing = replace(standing, usual=0.0, suspects=frozenset(turned), restarted=self._round)

@@ -25,7 +25,7 @@ one as that is for itself, is left out until its leaning speaks for it. One alon
 single class was seen against all others in the first rounds, and one liar is found by its leaning.
 
 Where many are found turned round, they have led training astray before they were: it begins again from the first
-weights, once, in the rounds that are left.
+weights, once, in the rounds that are left, as long as these are as many as were done.
 
 Never half of the clients or more are left out, and with fewer than ``FEWEST`` in a round nobody is.
 """
