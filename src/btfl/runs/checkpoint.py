@@ -126,10 +126,11 @@ class RunFolder:
     def save(self, state: TrainingState, changed: Mapping[int, Weights]) -> TrainingState:
         """Save the state after a round; ``changed`` are the private states the round has changed.
 
-        Those that the state itself has no more are forgotten.
+        If training begins again after this round, all are forgotten.
         Returned is the same state with private states that are read from here when they are asked for.
         """
-        self._written_in = {client: round_ for client, round_ in self._written_in.items() if client in state.private}
+        if state.standing.restarted == state.round:
+            self._written_in = {}
         for client, private in changed.items():
             whose = {"client": client, "round": state.round}
             save_record(self.files.private(client, state.round), PRIVATE, PRIVATE_KIND, VERSION, whose, private)
