@@ -31,8 +31,8 @@ APART = 0.2
 """Of the mean cosine within each camp: that across is below it where names differ. Honest clients were seen at 0.32 and
 above, those with flipped labels at 0.14 and below from the fifth round on (docs/privacy.md)."""
 ONE = 0.6
-"""Of the mean cosine within the smaller camp: with less in the larger one, that is no camp but a mixture, of liars and a
-few honest clients for example, and the smaller one may be the honest ones (docs/privacy.md)."""
+"""Of the mean cosine within the smaller camp: with less in the larger one, that is a mixture, of liars and a few honest
+clients for example, and the smaller one may be the honest ones (docs/privacy.md)."""
 MET = 0.5
 """Share of the pairs across the camps that must have raised a row in common."""
 OTHERWISE = 0.75
