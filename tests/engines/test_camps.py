@@ -126,3 +126,23 @@ def test_without_them_the_head_knows_their_sums_and_neither_those_nor_their_cali
     sums = found.total.to_arrays()
     assert sums["samples"] == sum(len(one.train.labels) for one in honest)
     assert sums["calibration_samples"] == sum(len(one.validation.labels) for one in honest)
+
+
+def blocks(larger: float, smaller: float) -> list[int]:
+    """Six clients and four that raise other rows; how much each camp agrees with itself."""
+    camp = np.arange(CLIENTS) >= 6
+    agreement = np.where(camp & camp[:, None], smaller, np.where(~camp & ~camp[:, None], larger, 0.0))
+    met = ~np.eye(CLIENTS, dtype=bool)
+    rows = np.zeros((CLIENTS, CLASSES, SIZE))
+    rows[:, np.arange(CLASSES), np.arange(CLASSES)] = 1.0
+    rows[camp] = rows[camp, ::-1]
+    return other_camp(np.where(met, agreement, 0.0), met, rows)
+
+
+def test_a_larger_camp_that_agrees_far_less_than_the_smaller_one_is_a_mixture() -> None:
+    assert blocks(0.5, 0.5) == [6, 7, 8, 9]
+    assert blocks(0.25, 0.55) == []
+
+
+def test_who_agrees_with_nobody_is_no_camp() -> None:
+    assert blocks(0.5, 0.15) == []

@@ -21,7 +21,7 @@ from btfl.recipes.base import Update
 from btfl.recipes.fedavg import FedAvg
 from btfl.recipes.settings import TrainingSettings
 from btfl.runs.trained import TrainedFederation
-from hostile import CALIBRATIONS, HOSTILE, Hostile, LyingEngine, LyingRecipe, digests
+from hostile import CALIBRATIONS, HOSTILE, Hostile, LyingEngine, LyingRecipe, digests, every_weight
 from variants import one_in
 
 SETTINGS = TrainingSettings.for_model("mlp", rounds=1, local_epochs=1, finetune_epochs=0, personal_epochs=1)
@@ -165,7 +165,7 @@ def test_what_cannot_be_noticed_does_not_stop_the_server(name: str, tmp_path: Pa
 
 
 def test_by_default_a_liar_is_left_out_of_a_round_and_nothing_changes_where_nobody_lies(tmp_path: Path) -> None:
-    lied, events = train({2: HOSTILE["update times 100"]})
+    lied, events = train({2: Hostile("train", every_weight(lambda array: array * -100))})
     [told] = [event for event in events if event.warning]
     assert (told.client, told.stage) == (2, "train")
     others = (0, 1, 3)  # the liar itself keeps the personal head that it has trained
@@ -176,6 +176,20 @@ def test_by_default_a_liar_is_left_out_of_a_round_and_nothing_changes_where_nobo
     assert digests(honest) == digests(undefended)
     assert not [event for event in events if event.warning]
     assert json.loads((tmp_path / "honest" / "log.jsonl").read_text().splitlines()[0])["defence"] == "screen"
+
+
+def test_an_update_that_is_only_too_long_is_cut_and_the_client_is_told_of() -> None:
+    lied, events = train({2: HOSTILE["update times 100"]})
+    [told] = [event for event in events if event.warning]
+    assert (told.client, told.stage) == (2, "train")
+    assert "is cut to the usual size" in told.warning
+    honest, undefended = (
+        train({})[0],
+        train({2: HOSTILE["update times 100"]}, settings=replace(SETTINGS, defence="none"))[0],
+    )
+    longest = max(float(np.abs(array).max()) for array in honest.shared.values())
+    assert max(float(np.abs(array).max()) for array in lied.shared.values()) < 2 * longest
+    assert max(float(np.abs(array).max()) for array in undefended.shared.values()) > 10 * longest
 
 
 def test_a_run_that_older_versions_began_without_a_defence_goes_on(tmp_path: Path) -> None:

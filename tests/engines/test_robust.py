@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from btfl.engines.aggregate import Averaged
 from btfl.engines.averaging import Averaging
 from btfl.engines.naming import misnamed
 from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
@@ -71,6 +72,66 @@ def test_a_screened_update_is_as_one_that_never_came() -> None:
     sent = updates(3, 8)
     sent[5] *= np.float32(2 * SIZE)
     assert average(sent, "screen").tobytes() == average(np.delete(sent, 5, axis=0), "none").tobytes()
+
+
+def leaning_round(clients: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Weights that were sent, and honest steps from there: each makes the weights longer, and has a way of its own."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=400)
+    return shared, 0.1 * shared + 0.3 * rng.normal(size=(clients, 400))
+
+
+def averaged(shared: np.ndarray, steps: np.ndarray, standing: Standing | None = None) -> Averaged:
+    weights = {"w": shared.astype(np.float32)}
+    made = Averaging(weights, TrainingSettings(defence="screen"), 2, standing or Standing())
+    for client, step in enumerate(steps):
+        made.add(client, Update({"w": (shared + step).astype(np.float32)}, samples=5))
+    return made.result()
+
+
+@pytest.mark.parametrize("liars", [[4], [0, 3, 4, 9]])
+def test_of_weights_times_a_hundred_the_honest_part_is_kept(liars: list[int]) -> None:
+    shared, steps = leaning_round()
+    sent = steps.copy()
+    sent[liars] = 100 * (shared + steps[liars]) - shared
+    found = averaged(shared, sent)
+    assert set(found.cut) == set(liars)
+    assert not found.left_out
+    honest, without = steps.mean(axis=0), np.delete(steps, liars, axis=0).mean(axis=0)
+    error = np.linalg.norm(found.weights["w"] - shared - honest)
+    assert error < 0.5 * np.linalg.norm(without - honest)
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e9])
+def test_what_is_too_long_and_says_nothing_of_the_weights_is_left_out(factor: float) -> None:
+    shared, steps = leaning_round()
+    noise = np.random.default_rng(1).normal(size=400)
+    noise -= shared * (noise @ shared) / (shared @ shared)
+    for lie in (noise, -steps[4]):
+        sent = steps.copy()
+        sent[4] = factor * lie
+        found = averaged(shared, sent)
+        assert set(found.left_out) == {4}
+        assert not found.cut
+        expected = averaged(shared, np.delete(steps, 4, axis=0)).weights["w"]
+        assert found.weights["w"].tobytes() == expected.tobytes()
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), factor=st.floats(1e3, 1e12))
+def test_no_length_makes_a_liar_count_for_more_than_the_others(seed: int, factor: float) -> None:
+    shared, steps = leaning_round(seed=seed)
+    sent = steps.copy()
+    sent[2] *= factor
+    moved = averaged(shared, sent).weights["w"] - averaged(shared, np.delete(steps, 2, axis=0)).weights["w"]
+    assert np.linalg.norm(moved) < 2.5 / 10 * np.median(np.linalg.norm(steps, axis=1))
+
+
+def test_copies_that_are_far_too_long_count_once_after_they_are_cut() -> None:
+    shared, steps = leaning_round()
+    sent = steps.copy()
+    sent[[1, 5, 6]] = 1e4 * steps[1]
+    assert set(averaged(shared, sent).left_out) == {5, 6}
 
 
 def test_copies_count_once() -> None:
@@ -203,6 +264,21 @@ def test_rows_are_the_same_from_memory_and_from_disk() -> None:
     for place, upload in enumerate(uploads):
         for name, array in upload.items():
             np.testing.assert_array_equal(disk.arrays(place)[name], array, strict=True)
+
+
+def test_training_does_not_begin_again_where_fewer_rounds_are_left_than_were_done() -> None:
+    shared, steps = leaning_round()
+    steps[:4] *= -1
+    for rounds in (20, 4, 3):
+        about, standing = TrainingSettings(defence="screen", rounds=rounds), Standing()
+        for round_ in (1, 2):
+            made = Averaging({"w": shared}, about, round_, standing, untrained=False)
+            for client, step in enumerate(steps):
+                made.add(client, Update({"w": (shared + step).astype(np.float32)}, samples=3))
+            found = made.result()
+            standing = found.standing
+        assert set(found.left_out) == {0, 1, 2, 3}
+        assert found.restart == (rounds > 3)
 
 
 def test_many_who_turn_their_updates_round_are_found_and_training_begins_again() -> None:

@@ -48,9 +48,9 @@ def test_a_job_comes_through_without_the_private_state() -> None:
     weights = {"w": np.arange(3, dtype=np.float32)}
     total = Summary.of(np.full((3, 2), 0.1), [0, 1, 1], classes=2)
     secret = {"head": np.full(2, 7.0, np.float32)}
-    content = pack_job(Job("conclude", 4, 9, secret), "abc", pack_broadcast(Broadcast(weights, total)))
+    content = pack_job(Job("conclude", 4, 9, secret, since=2), "abc", pack_broadcast(Broadcast(weights, total)))
     broadcast, job, run = unpack_job(content)
-    assert (job.task, job.client, job.round, job.private, run) == ("conclude", 4, 9, {}, "abc")
+    assert (job.task, job.client, job.round, job.private, job.since, run) == ("conclude", 4, 9, {}, 2, "abc")
     assert broadcast.shared["w"].tobytes() == weights["w"].tobytes()
     assert broadcast.everyone is not None
     for name, array in total.arrays.items():

@@ -26,6 +26,8 @@ class Averaged:
     weights: Mean
     left_out: Mapping[int, str] = field(default_factory=dict)
     """Clients whose updates were not used, and why."""
+    cut: Mapping[int, str] = field(default_factory=dict)
+    """Clients whose updates were used, but shortened, and why."""
     standing: Standing = field(default_factory=Standing)
     restart: bool = False
     """Whether to go back to the first weights: liars have led training astray, and are known now."""

@@ -14,7 +14,7 @@ from btfl.engines.camps import moves_of, other_camp
 from btfl.engines.naming import few_enough, misnamed
 from btfl.engines.robust import COORDINATEWISE, WEIGHTINGS
 from btfl.engines.rows import Rows
-from btfl.engines.screening import GROUP, MOST_PAIRS, screen, smaller_camp
+from btfl.engines.screening import GROUP, MOST_PAIRS, SIZE, only_too_long, screen, smaller_camp
 from btfl.recipes.base import Update
 from btfl.recipes.settings import TrainingSettings
 from btfl.runs.standing import MANY, ROUNDS, Standing
@@ -56,6 +56,7 @@ class Averaging:
         self._names: tuple[str, ...] = ()
         self._seen, self._turned = 0, 0
         self._left_out: dict[int, str] = {}
+        self._cut: dict[int, str] = {}
 
     def add(self, client: int, update: Update) -> None:
         """Take one client's update, which has been checked."""
@@ -76,11 +77,12 @@ class Averaging:
                 self._screen()
             mean, standing = self._sum.mean(), self._standing
             many = self._leans and self._round > 1 and self._turned >= MANY * self._seen
-            restart = bool(self._left_out) and not standing.restarted and many
+            early = 2 * self._round <= self._settings.rounds  # as many rounds must be left as are given up
+            restart = bool(self._left_out) and not standing.restarted and many and early
             if restart:
                 turned = standing.turned(list(standing.rounds))
-                standing = replace(standing, usual=0.0, suspects=frozenset(turned), restarted=True)
-            return Averaged(mean, self._left_out, standing, restart)
+                standing = replace(standing, usual=0.0, suspects=frozenset(turned), restarted=self._round)
+            return Averaged(mean, self._left_out, self._cut, standing, restart)
         if not len(self._rows):
             return Averaged(self._sum.mean(), standing=self._standing)
         return Averaged(self._robust(self._defence), standing=self._standing)
@@ -88,8 +90,10 @@ class Averaging:
     def _screen(self) -> None:
         """Compare the updates that are waiting with each other, and add those of honest clients to the sum."""
         along, lengths = self._rows.paths(self._shared)
-        standing, turned = self._standing.measuring(float(np.median(lengths))), set[int]()
+        standing = self._standing.measuring(float(np.median(lengths)))
+        turned, too_long = set[int](), dict[int, str]()
         if self._leans:
+            too_long = self._shorten(along, lengths, standing.usual)
             standing = standing.after(self._clients, along, lengths)
             if self._untrained and self._round == 1 and self._seen == 0:
                 standing = self._first_look(standing)
@@ -103,12 +107,36 @@ class Averaging:
             if place not in found:
                 arrays = self._rows.arrays(place)
                 self._sum.add({name: arrays[name] for name in self._names}, samples)
+                if place in too_long:
+                    self._cut[self._clients[place]] = too_long[place]
         self._left_out |= {self._clients[place]: why for place, why in sorted(found.items())}
         # who was not left out from the first round
         self._turned += len(turned - standing.suspects - standing.misnamed)
         self._turned += len(standing.misnamed - self._standing.misnamed)
         self._standing, self._seen = standing, self._seen + len(self._rows)
         self._rows, self._clients, self._samples = Rows(), [], []
+
+    def _shorten(self, along: Floats, lengths: Floats, usual: float) -> dict[int, str]:
+        """Cut updates that are only too long to what is usual in this round, and say which and why.
+
+        Across the weights by one factor for all, so that the median of them is as wide as that of the others: who
+        learned more than another still does. None is wider than the widest of the others. Both arrays are brought up
+        to date.
+        """
+        places, said = only_too_long(along, lengths, usual), dict[int, str]()
+        if not places:
+            return said
+        others = lengths <= SIZE * usual
+        aside = np.sqrt(np.maximum(lengths**2 - along**2, 0.0))
+        most, usually = float(np.median(np.abs(along[others]))), float(np.median(aside[others]))
+        factor = usually / max(float(np.median(aside[places])), np.finfo(np.float64).tiny)
+        widths = np.minimum(factor * aside, aside[others].max())
+        for place in places:
+            said[place] = f"is {lengths[place] / usual:.3g} times as long as the usual one"
+            self._rows.cut(place, self._shared, most, float(widths[place]))
+            along[place] = np.sign(along[place]) * min(most, abs(float(along[place])))
+            lengths[place] = np.hypot(along[place], min(widths[place], aside[place]))
+        return said
 
     def _first_look(self, standing: Standing) -> Standing:
         """Return the standing with those under suspicion who are against the majority in the very first round."""

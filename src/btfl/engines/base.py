@@ -45,6 +45,9 @@ class Job:
     client: int
     round: int
     private: Weights
+    since: int = 0
+    """The round after which training was begun again: what a client keeps of its own from then or before does not
+    count."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,9 @@ AGREED = 0.2
 APART = 0.2
 """Of the mean cosine within each camp: that across is below it where names differ. Honest clients were seen at 0.32 and
 above, those with flipped labels at 0.14 and below from the fifth round on (docs/privacy.md)."""
+ONE = 0.6
+"""Of the mean cosine within the smaller camp: with less in the larger one, that is a mixture, of liars and a few honest
+clients for example, and the smaller one may be the honest ones (docs/privacy.md)."""
 MET = 0.5
 """Share of the pairs across the camps that must have raised a row in common."""
 OTHERWISE = 0.75
@@ -103,7 +106,10 @@ def other_camp(agreement: Floats, met: NDArray[np.bool_], rows: Floats) -> list[
     smaller = ~larger & met.any(axis=1)
     if smaller.sum() < SMALLEST or 2 * smaller.sum() >= len(larger):
         return []
-    within = min(_mean(agreement, met, one, one) for one in (larger, smaller))
+    most, fewer = (_mean(agreement, met, one, one) for one in (larger, smaller))
+    within = min(most, fewer)
+    if within < AGREED or most < ONE * fewer:
+        return []
     across = _mean(agreement, met, larger, smaller)
     known = float(met[np.ix_(larger, smaller)].mean()) >= MET
     if not known or not across < APART * within or _otherwise(rows[larger], rows[smaller]) < OTHERWISE:

@@ -96,6 +96,18 @@ class Rows:
             along[place] = float(np.vecdot(step, middle)) / size if size > 0 else 0.0
         return along, lengths
 
+    def cut(self, place: int, centre: Mapping[str, NDArray[Any]], along: float, across: float) -> None:
+        """Shorten a row less ``centre`` to so much along ``centre``, and so much across it, if it is longer."""
+        row, middle = self._rows[place], self._row_of(centre)
+        unit = middle / max(float(np.sqrt(np.vecdot(middle, middle))), np.finfo(np.float64).tiny)
+        step = np.asarray(row, dtype=np.float64) - middle
+        forth = float(np.vecdot(step, unit))
+        aside = step - forth * unit
+        length = float(np.sqrt(np.vecdot(aside, aside)))
+        forth *= min(1.0, along / abs(forth)) if forth else 1.0
+        aside *= min(1.0, across / length) if length else 1.0
+        self._rows[place] = (middle + forth * unit + aside).astype(row.dtype)
+
     def near(self, one: int, other: int, reach: float) -> bool:
         """Return whether two rows are nearer to each other than ``reach``; a few numbers tell for most that are not."""
         for part in (slice(_GLANCE), slice(None)):

@@ -4,7 +4,8 @@ Updates (weights less those that were sent) are compared with each other, never 
 
 - **size**: an update longer than ``SIZE`` times the usual one. The usual length is the largest median of any round so
   far: where training has nothing left to learn the median of a round is next to nothing, and one sample that is still
-  wrong makes an update many times as long;
+  wrong makes an update many times as long. One that leans as honest ones do (below) may carry what its client has
+  learned: it is cut to what is usual in its round, along the weights and across, and counts like any other;
 - **copies**: updates nearer to each other than ``COPY`` of their own length count once. Colluders that agree on one
   vector are recognised by it. Clients that have one class each, the same, were seen to be as near as 0.08; what is
   short next to the usual length can do no harm, and is not compared;
@@ -24,7 +25,7 @@ one as that is for itself, is left out until its leaning speaks for it. One alon
 single class was seen against all others in the first rounds, and one liar is found by its leaning.
 
 Where many are found turned round, they have led training astray before they were: it begins again from the first
-weights, once, in the rounds that are left.
+weights, once, in the rounds that are left, as long as these are as many as were done.
 
 Never half of the clients or more are left out, and with fewer than ``FEWEST`` in a round nobody is.
 """
@@ -41,6 +42,8 @@ Floats = NDArray[np.float64]
 SIZE, COPY = 30.0, 0.01
 """Honest updates were seen to be up to 14 times as long as the usual one, and no nearer to another than 0.08 of their
 length (docs/privacy.md)."""
+LEANING = 0.5
+"""Of the median client's: an update that is too long must lean so far along the weights to be cut, and not left out."""
 SHORT = 0.1
 """Of the usual length: no update below this is taken for a copy."""
 AGAINST = 0.5
@@ -54,6 +57,22 @@ GROUP = 512
 """With more clients in a round, so many are compared with each other at a time, in their order."""
 MOST_PAIRS = 128
 """With more clients in the first round, their directions are not compared: that grows with the square."""
+
+
+def only_too_long(along: Floats, lengths: Floats, usual: float) -> list[int]:
+    """Return the places of updates that are far too long, and lean as honest ones do: they can be cut.
+
+    Parameters
+    ----------
+    along, lengths : (clients,) how far each update goes along the weights that were sent, and how long it is
+    usual : the usual length of an update
+    """
+    long = lengths > SIZE * usual
+    if len(lengths) < FEWEST or usual <= 0 or 2 * long.sum() >= len(lengths):
+        return []
+    leanings = along / np.maximum(lengths, np.finfo(np.float64).tiny)
+    middle = float(np.median(leanings[~long]))
+    return [int(place) for place in np.flatnonzero(long & (leanings * np.sign(middle) > LEANING * abs(middle)))]
 
 
 def screen(

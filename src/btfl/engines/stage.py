@@ -91,7 +91,8 @@ class Stage:
         started = time.monotonic()
         round_ = progress.round + 1
         chosen = participants(self.recipe, clients, round_)
-        jobs = [Job("train", client, round_, progress.private.get(client, {})) for client in chosen]
+        since = progress.standing.restarted
+        jobs = [Job("train", client, round_, progress.private.get(client, {}), since) for client in chosen]
         count, uploaded = _Count(len(jobs), self), 0
         average = self._averaging(progress, round_)
         changed: dict[int, Weights] = {}
@@ -106,6 +107,7 @@ class Stage:
             count.done(job)
         averaged = average.result()
         self._leave_out("train", round_, averaged.left_out)
+        self._tell_of_cuts(round_, averaged.cut)
         names = list(dict.fromkeys(name for row in rows for name in row))[:MOST_METRICS]
         metrics = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
         sent = size_of(progress.shared) * len(jobs)
@@ -113,12 +115,14 @@ class Stage:
         self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {**metrics, **costs}))
         history = (*progress.history, {**metrics, "round": round_, "clients": len(rows) - len(averaged.left_out)})
         weights: Weights = averaged.weights
-        if averaged.restart:
+        private = progress.private
+        if averaged.restart:  # what clients keep of their own was trained on what the liars made of the rest
             weights = self.recipe.initial() if self.first is None else self.first
+            private, changed = {}, {}
             warning = f"many clients led training astray until round {round_}: it begins again without them"
             log.warning(warning)
             self.tell(Event("train", round_, self.recipe.rounds, len(jobs), len(jobs), {}, warning))
-        state = TrainingState(round_, weights, progress.private, history, averaged.standing, averaged.clip)
+        state = TrainingState(round_, weights, private, history, averaged.standing, averaged.clip)
         return state, changed
 
     def _secure_round(self, clients: int, progress: TrainingState) -> tuple[TrainingState, dict[int, Weights]]:
@@ -169,6 +173,13 @@ class Stage:
             log.warning("%s (%s, round %d)", warning, stage, round_)
             self.tell(Event(stage, round_, self.recipe.rounds, 0, 0, {}, warning, client))
 
+    def _tell_of_cuts(self, round_: int, clients: Mapping[int, str]) -> None:
+        """Tell of clients whose updates were shortened."""
+        for client, why in clients.items():
+            warning = f"the update of client {client} is cut to the usual size: it {why}"
+            log.warning("%s (train, round %d)", warning, round_)
+            self.tell(Event("train", round_, self.recipe.rounds, 0, 0, {}, warning, client))
+
     def conclude(self, clients: int, progress: TrainingState, keep: Keeping) -> tuple[Summary, bool]:
         """Add up every client's summary, send the total to all, and have their bundles kept as they come.
 
@@ -177,8 +188,8 @@ class Stage:
         In between, recipes that ask for it have the clients look at their validation parts with the total. Who cannot
         is left out of that sum, and still gets a bundle.
         """
-        rounds, shared = self.recipe.rounds, progress.shared
-        jobs = [Job("describe", client, rounds, progress.private.get(client, {})) for client in range(clients)]
+        rounds, shared, since = self.recipe.rounds, progress.shared, progress.standing.restarted
+        jobs = [Job("describe", client, rounds, progress.private.get(client, {}), since) for client in range(clients)]
         if self.recipe.settings.secure:
             multiplier = self.private and self.private.multiplier_of_summary()
             noise = NoiseShare(multiplier, threshold_of(len(jobs))) if multiplier else None

@@ -7,6 +7,7 @@ Node config: ``partition-id`` (which client this is), ``folder`` (where it keeps
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def _work(task: FlowerTask, message: Message, context: Context) -> Update | Desc
         raise InputError("the server works on another experiment, or on other data, than this client")
     folder = client_folder(task, context)
     state, step = PrivateState(context, folder, run), _step(job)
-    job = Job(job.task, job.client, job.round, state.before(step))
+    job = replace(job, private=state.before(step, job.since))
     result = perform(recipe, data, broadcast, job)
     if isinstance(result, Update):
         # Checked here as well as by the server, so that a state gone bad is not kept.

@@ -72,7 +72,7 @@ def pack_broadcast(broadcast: Broadcast) -> dict[str, ArrayRecord]:
 
 def pack_job(job: Job, run: str, broadcast: Mapping[str, ArrayRecord]) -> RecordDict:
     """Return one client's message; its private state is not in it, since the client has it."""
-    facts = ConfigRecord({"run": run, "task": job.task, "client": job.client, "round": job.round})
+    facts = ConfigRecord({"run": run, "task": job.task, "client": job.client, "round": job.round, "since": job.since})
     return RecordDict({**broadcast, "job": facts})
 
 
@@ -80,7 +80,8 @@ def unpack_job(content: RecordDict) -> tuple[Broadcast, Job, str]:
     """Read what the server sent: the broadcast, the job, and which run it belongs to."""
     facts = content.config_records["job"]
     arrays = {name: from_record(record) for name, record in content.array_records.items()}
-    job = Job(cast("Any", facts["task"]), _whole(facts["client"]), _whole(facts["round"]), {})
+    since = _whole(facts.get("since", 0))
+    job = Job(cast("Any", facts["task"]), _whole(facts["client"]), _whole(facts["round"]), {}, since)
     everyone = Summary.from_arrays(arrays["everyone"]) if "everyone" in arrays else None
     return Broadcast(arrays["shared"], everyone), job, str(facts["run"])
 

@@ -32,12 +32,12 @@ class PrivateState:
     def __init__(self, context: Context, folder: Path, run: str) -> None:
         self._state, self._folder, self._run = context.state, folder / "private", run
 
-    def before(self, step: int) -> Weights:
-        """Return the newest state made before a step; nothing if there is none."""
+    def before(self, step: int, since: int = 0) -> Weights:
+        """Return the newest state made before a step, and after step ``since``; nothing if there is none."""
         facts = self._state.config_records.get(_FACTS)
-        if facts is not None and facts["run"] == self._run and int(str(facts["step"])) < step:
+        if facts is not None and facts["run"] == self._run and since < int(str(facts["step"])) < step:
             return from_record(self._state.array_records[_ARRAYS])
-        for earlier in sorted((s for s in self._steps() if s < step), reverse=True):
+        for earlier in sorted((s for s in self._steps() if since < s < step), reverse=True):
             try:
                 fields, arrays = load_record(self._folder, _name(earlier), KIND, VERSION)
             except StorageError as error:

@@ -126,8 +126,11 @@ class RunFolder:
     def save(self, state: TrainingState, changed: Mapping[int, Weights]) -> TrainingState:
         """Save the state after a round; ``changed`` are the private states the round has changed.
 
+        If training begins again after this round, all are forgotten.
         Returned is the same state with private states that are read from here when they are asked for.
         """
+        if state.standing.restarted == state.round:
+            self._written_in = {}
         for client, private in changed.items():
             whose = {"client": client, "round": state.round}
             save_record(self.files.private(client, state.round), PRIVATE, PRIVATE_KIND, VERSION, whose, private)

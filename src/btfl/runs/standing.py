@@ -49,8 +49,8 @@ class Standing:
     of those rows and the products of their lengths, added up (``btfl.engines.camps``)."""
     compared: int = 0
     """In how many rounds such pairs were compared."""
-    restarted: bool = False
-    """Whether training was begun again, because liars had led it astray."""
+    restarted: int = 0
+    """The round after which training was begun again, because liars had led it astray; 0 if it was not."""
 
     def after(self, clients: Sequence[int], along: Floats, lengths: Floats) -> Standing:
         """Return the standing after one more round of these clients, whose usual length is known.
@@ -146,7 +146,7 @@ class Standing:
             found = {client: (*path, float(path[0])) if len(path) == 2 else path for client, path in found.items()}
             suspects = frozenset(int(client) for client in (() if values is None else values["suspects"]))
             misnamed = frozenset(int(client) for client in (() if values is None else values.get("misnamed", ())))
-            restarted = bool(values is not None and values["restarted"])
+            restarted = 0 if values is None else int(values["restarted"])  # only whether it was, in an older one
             usual = 0.0 if values is None else float(values.get("usual", 0.0))
             met = () if values is None else values.get("pairs", ())
             compared = 0 if values is None else int(values.get("compared", 0))

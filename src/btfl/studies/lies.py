@@ -55,6 +55,18 @@ def _times_hundred(shared: Weights, own: Sequence[Weights], everyone: Sequence[W
     return [{name: np.asarray(array * 100) for name, array in one.items()} for one in own]
 
 
+def _noise(shared: Weights, own: Sequence[Weights], everyone: Sequence[Weights]) -> Sequence[Weights]:
+    """Return normal numbers, each liar its own, a thousand times as long as its step."""
+    sent = []
+    for number, one in enumerate(own):
+        rng = generator(number, "noise")
+        drawn = {name: rng.normal(size=array.shape) for name, array in one.items()}
+        step = np.sqrt(sum(float(((one[name] - shared[name]) ** 2).sum()) for name in one))
+        factor = _LARGE * step / np.sqrt(sum(float((array**2).sum()) for array in drawn.values()))
+        sent.append({name: (shared[name] + factor * array).astype(np.float32) for name, array in drawn.items()})
+    return sent
+
+
 def _little(shared: Weights, own: Sequence[Weights], everyone: Sequence[Weights]) -> Sequence[Weights]:
     """Baruch et al. (2019): the mean of all, less so many deviations that enough honest ones are farther away."""
     count, liars = len(everyone), len(own)
@@ -95,6 +107,7 @@ LIES: Mapping[str, Lie] = {
     "sign flip": Lie("its step turned round", _turned(1.0)),
     "sign flip x 10": Lie("its step turned round, and ten times as long", _turned(10.0)),
     "scaled": Lie("its weights times 100", _times_hundred),
+    "noise": Lie("random numbers, 1,000 times as long as its step", _noise),
     "little": Lie("the mean less a little of the deviation, all liars the same", _little),
     "label flip": Lie("trains on reversed labels, and describes them", labels=_reversed),
     "label shift": Lie("trains on the labels of the next class, and describes them", labels=_shifted),
