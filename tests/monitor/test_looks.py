@@ -174,6 +174,7 @@ def test_samples_of_another_shape_are_refused() -> None:
     [
         {"shape": [16, 16]},
         {"shape": "abc"},
+        {"shape": [10**6, 10**6, 3]},  # would ask for terabytes
         {"step": 0.0},
         {"step": "one"},
         {"centre": [1.0]},

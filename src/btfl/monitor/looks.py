@@ -8,6 +8,7 @@ its own device; nothing of it is uploaded.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +28,7 @@ SIGNAL = "looks"
 FEWEST = 10
 """Own samples without which nothing can be said."""
 _HELD_OUT = 50  # held-out samples that say how far off own ones are; with fewer, each fifth of the others does in turn
-_FOLDS, _MOST_KEPT = 5, 1_000
+_FOLDS, _MOST_KEPT, _MOST_VALUES = 5, 1_000, 10_000_000
 _LEAST_SHRINKAGE, _LEAST_SCALE = 0.01, 0.05
 
 
@@ -155,8 +156,10 @@ def _read(told: Any) -> Looks:
     except (TypeError, ValueError):
         raise InputError(f"{SIGNAL} in the bundle's metadata holds lists of numbers") from None
     centre, whitening, own = arrays["centre"], arrays["whitening"], arrays["own"]
-    if not shape or not all(isinstance(side, int) for side in shape):
-        raise InputError(f"{SIGNAL} in the bundle's metadata has the shape of a sample")
+    if not shape or not all(isinstance(side, int) for side in shape) or math.prod(shape) > _MOST_VALUES:
+        raise InputError(
+            f"{SIGNAL} in the bundle's metadata has the shape of a sample, of {_MOST_VALUES} values at most"
+        )
     check_shape(shape)
     if (
         not all(np.isfinite(array).all() for array in arrays.values())
