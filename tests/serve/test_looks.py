@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytest.importorskip("onnxscript", reason="exporting to ONNX needs `pip install btfl[onnx]`")
 
 from asgi import Client
+from btfl import ClientBundle
 from btfl.core.provenance import Provenance
+from btfl.errors import InputError
 from btfl.export.before import before
 from btfl.export.extractor import extractor_graph
 from btfl.export.write import export_fleet, stamp
@@ -95,3 +98,13 @@ def test_looks_are_told_of_images_alone(client: Client, own: np.ndarray) -> None
     assert "send images" in refused.json()["error"]
     unknown = ask(client, own[:1], "client-0", outputs=[{"name": "looks"}])
     assert "no output" in unknown["error"]
+
+
+def test_looks_of_other_images_than_the_extractors_are_refused_at_the_start(fleet: Path, tmp_path: Path) -> None:
+    shutil.copytree(fleet, tmp_path / "mixed")
+    bundle = ClientBundle.load(fleet / "client-000000")
+    pictures = np.random.default_rng(0).integers(0, 256, size=(20, 16, 16, 3), dtype=np.uint8)
+    shutil.rmtree(tmp_path / "mixed" / "client-000000")
+    Looks.of(pictures).carried_by(bundle).save(tmp_path / "mixed" / "client-000000")
+    with pytest.raises(InputError, match="export both from one run"):
+        Serving(str(tmp_path / "mixed"), ServeSettings.make(auth=False, database=f"sqlite:///{tmp_path / 'other.db'}"))

@@ -6,12 +6,14 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import sqlalchemy as sa
 
 from btfl.core.provenance import Provenance, check_fits
+from btfl.errors import InputError
 from btfl.monitor import AlarmLevels
 from btfl.serve.answers import Answer
 from btfl.serve.fleet import Fleet
@@ -51,6 +53,7 @@ class Serving:
         if self.extractor is not None and self.extractor.provenance is not None:
             for client in found.clients:
                 check_fits(Provenance.of_bundle(client.bundle), self.extractor.provenance)
+        _check_looks(self.models.values(), self.extractor)
         self.book = TokenBook(self.ledger.engine)
         self.fleet = Fleet(self.ledger.engine, tuple(self.models))
         self.metrics = Metrics(settings.label_models)
@@ -99,6 +102,16 @@ class Serving:
         if self.webhook is not None:
             self.webhook.close()
         self.ledger.close()
+
+
+def _check_looks(models: Iterable[Model], extractor: Extractor | None) -> None:
+    """Refuse a bundle that tells how other images look than those that the extractor takes."""
+    for model in models:
+        if extractor is not None and model.looks is not None and model.looks.shape != extractor.shape:
+            raise InputError(
+                f"the bundle of {model.name} tells how images of {model.looks.shape} look, but the extractor takes "
+                f"{extractor.shape}: export both from one run"
+            )
 
 
 def _models(source: Source, settings: ServeSettings, engine: sa.Engine) -> list[Model]:
