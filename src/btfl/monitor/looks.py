@@ -2,8 +2,8 @@
 
 A network learns to tell classes apart, and makes features of anything: to the small ones a black frame is a sample
 among others. The frame itself is not. ``Looks`` keeps how a client's own samples look (``statistics.py``), and says how
-far a new one is off: its Mahalanobis distance, in units of what is usual. It is made from the client's own samples on
-its own device; nothing of it is uploaded.
+far a new one is off, in many directions (``directions.py``). It is made from the client's own samples on its own
+device; nothing of it is uploaded.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from btfl.core.bundle import ClientBundle
 from btfl.errors import InputError
 from btfl.methods.coherent.strangeness import conformal_level
 from btfl.methods.state import check_keys
+from btfl.monitor.directions import distance, usual_directions
 from btfl.monitor.levels import RATES, AlarmLevels, level_alone
 from btfl.monitor.statistics import check_shape, smallest_step, statistics_of
 
@@ -27,9 +28,7 @@ SIGNAL = "looks"
 """Its name among the signals of a monitor, and among a bundle's metadata."""
 FEWEST = 10
 """Own samples without which nothing can be said."""
-_HELD_OUT = 50  # held-out samples that say how far off own ones are; with fewer, each fifth of the others does in turn
 _FOLDS, _MOST_KEPT, _MOST_VALUES = 5, 1_000, 10_000_000
-_LEAST_SHRINKAGE, _LEAST_SCALE = 0.01, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +49,8 @@ class Looks:
     """A step of values too small to matter."""
     centre: Floats
     """(numbers,) The mean of each statistic."""
-    whitening: Floats
-    """(numbers, numbers) What makes deviations from it uncorrelated, and of variance 1."""
+    directions: Floats
+    """(numbers, 2 numbers) In which to look for deviations, each in units of what is usual along it."""
     own: Floats
     """How far off own samples are that had no part in the two, in ascending order."""
 
@@ -62,31 +61,30 @@ class Looks:
         Parameters
         ----------
         samples : its own, as they came in: images (n, height, width, channels) or signals (n, time, channels)
-        held_out : others of its own, to see how far off new ones are. With fewer than 50 of them each fifth of
-            ``samples`` is compared with the rest, which is too strict a level where neighbours overlap in time
+        held_out : others of its own, to see how far off new ones are. Each fifth of ``samples``, compared with the
+            rest, says so too; alone it is too strict a level where neighbours overlap in time
         """
         seen = np.asarray(samples)
         if seen.ndim < 2 or len(seen) < FEWEST:
             raise InputError(f"{FEWEST} own samples or more say how a client's samples look, not {len(seen)}")
         shape, step = seen.shape[1:], smallest_step(seen)
         known = statistics_of(seen, step)
-        centre, whitening = _fitted(known)
-        if held_out is not None and len(others := np.asarray(held_out)) >= _HELD_OUT:
+        centre, directions = usual_directions(known)
+        folds = np.arange(len(known)) % _FOLDS
+        parts = [distance(known[folds == one], *usual_directions(known[folds != one])) for one in range(_FOLDS)]
+        if held_out is not None and len(others := np.asarray(held_out)):
             _check_same(shape, others)
-            own = _distance(statistics_of(others, step), centre, whitening)
-        else:
-            folds = np.arange(len(known)) % _FOLDS
-            parts = [_distance(known[folds == fold], *_fitted(known[folds != fold])) for fold in range(_FOLDS)]
-            own = np.concatenate(parts)
+            parts.append(distance(statistics_of(others, step), centre, directions))
+        own = np.concatenate(parts)
         if len(own) > _MOST_KEPT:  # as many as say how the rarest thousandth looks
             own = np.quantile(own, np.linspace(0, 1, _MOST_KEPT))
-        return cls(shape, step, centre, whitening, np.sort(own))
+        return cls(shape, step, centre, directions, np.sort(own))
 
     def strangeness(self, samples: ArrayLike) -> Floats:
-        """Return (samples,): how far each is off the client's own, about 1 for these."""
+        """Return (samples,): how far each is off the client's own, mostly below 1 for these."""
         values = np.asarray(samples)
         _check_same(self.shape, values)
-        return _distance(statistics_of(values, self.step), self.centre, self.whitening)
+        return distance(statistics_of(values, self.step), self.centre, self.directions)
 
     def level(self, false_alarms: float = 0.01) -> float:
         """Return what so large a share of the client's own samples exceed, at most: the conformal quantile."""
@@ -108,7 +106,7 @@ class Looks:
             "shape": list(self.shape),
             "step": self.step,
             "centre": self.centre.tolist(),
-            "whitening": self.whitening.tolist(),
+            "directions": self.directions.tolist(),
             "own": np.round(self.own, 4).tolist(),
         }
         return replace(bundle, metadata={**bundle.metadata, SIGNAL: told})
@@ -124,22 +122,6 @@ class Looks:
         return f"Looks({shape}, {len(self.centre)} numbers, {len(self.own)} own samples)"
 
 
-def _fitted(known: Floats) -> tuple[Floats, Floats]:
-    """Return centre and whitening of statistics; the fewer samples, the more they count as uncorrelated."""
-    samples, numbers = known.shape
-    centre = known.mean(axis=0)
-    scale = np.maximum(known.std(axis=0), _LEAST_SCALE)  # what never changed may change a little
-    standard = (known - centre) / scale
-    shrinkage = max(_LEAST_SHRINKAGE, numbers / (samples + numbers))
-    correlation = (1.0 - shrinkage) * (standard.T @ standard) / samples + shrinkage * np.eye(numbers)
-    return centre, np.ascontiguousarray(np.linalg.inv(np.linalg.cholesky(correlation)).T / scale[:, None])
-
-
-def _distance(statistics: Floats, centre: Floats, whitening: Floats) -> Floats:
-    white = (statistics - centre) @ whitening
-    return np.asarray(np.sqrt((white**2).mean(axis=1)))
-
-
 def _check_same(shape: tuple[int, ...], samples: NDArray[Any]) -> None:
     if samples.shape[1:] != shape:
         raise InputError(
@@ -149,13 +131,13 @@ def _check_same(shape: tuple[int, ...], samples: NDArray[Any]) -> None:
 
 
 def _read(told: Any) -> Looks:
-    check_keys(told, ("shape", "step", "centre", "whitening", "own"))
+    check_keys(told, ("shape", "step", "centre", "directions", "own"))
     try:
-        arrays = {name: np.asarray(told[name], dtype=np.float64) for name in ("centre", "whitening", "own")}
+        arrays = {name: np.asarray(told[name], dtype=np.float64) for name in ("centre", "directions", "own")}
         shape, step = tuple(told["shape"]), float(told["step"])
     except (TypeError, ValueError):
         raise InputError(f"{SIGNAL} in the bundle's metadata holds lists of numbers") from None
-    centre, whitening, own = arrays["centre"], arrays["whitening"], arrays["own"]
+    centre, directions, own = arrays["centre"], arrays["directions"], arrays["own"]
     if not shape or not all(isinstance(side, int) for side in shape) or math.prod(shape) > _MOST_VALUES:
         raise InputError(
             f"{SIGNAL} in the bundle's metadata has the shape of a sample, of {_MOST_VALUES} values at most"
@@ -166,8 +148,8 @@ def _read(told: Any) -> Looks:
         or not (np.isfinite(step) and step > 0)
         or own.ndim != 1
         or not len(own)
-        or whitening.shape != (*centre.shape, *centre.shape)
+        or directions.shape != (len(centre), 2 * len(centre))
         or centre.shape != statistics_of(np.zeros((1, *shape)), step).shape[1:]
     ):
         raise InputError(f"{SIGNAL} in the bundle's metadata fits no samples of the shape {shape}")
-    return Looks(shape, step, centre, whitening, np.sort(own))
+    return Looks(shape, step, centre, directions, np.sort(own))

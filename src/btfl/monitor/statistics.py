@@ -78,7 +78,9 @@ def _numbers(values: Floats) -> Iterator[Floats]:
         yield np.log1p(_flat(size).mean(axis=2))
         yield np.log1p(np.sqrt((_flat(size) ** 2).mean(axis=2)))
         yield (_flat(size) <= 2.0).mean(axis=2)
-        yield np.log1p(_sizes(_steps(steps, side)))
+        steps_of_steps = _steps(steps, side)
+        yield np.log1p(_sizes(steps_of_steps))
+        yield np.log1p(_sizes(_steps(steps_of_steps, side)))  # the finest detail, which a smaller image does not have
         first, second = np.array_split(planes, 2, axis=side)
         yield _flat(first).mean(axis=2) - _flat(second).mean(axis=2)
     for _ in range(_COARSER):

@@ -74,9 +74,8 @@ class Model:
         self.looks = Looks.carried(served.bundle)
         """How the client's samples look, if its bundle says so: for whoever sends images."""
         self._frames = None if self.looks is None else Monitor(self.looks.levels(), replace(settings, warm_up=0))
-        seen = (
-            {} if self.looks is None else {LOOKS: Column("how far an image is off the client's own; about 1 for these")}
-        )
+        told = Column("how far an image is off the client's own; mostly below 1 for these")
+        seen = {} if self.looks is None else {LOOKS: told}
         self.columns: Mapping[str, Column] = {**self.method.columns, **seen}
         self._lock = threading.Lock()
         self._fresh = self._state()
