@@ -47,11 +47,16 @@ def as_doubles(g: Nodes) -> str:
     return g("Cast", "features", to=TensorProto.DOUBLE)
 
 
-def logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
-    """Return (n, heads, classes) logits."""
+def flat_logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
+    """Return (n, heads x classes) logits."""
     weights = np.concatenate([head.weight for head in heads]).T
     bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
-    flat = g("Gemm", features, g.constant(weights), g.constant(bias))
+    return g("Gemm", features, g.constant(weights), g.constant(bias))
+
+
+def logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
+    """Return (n, heads, classes) logits."""
+    flat = flat_logits(g, features, heads)
     return g("Reshape", flat, g.constant([0, len(heads), heads[0].classes], np.int64))
 
 

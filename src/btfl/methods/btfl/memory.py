@@ -78,7 +78,7 @@ def _take_batch(prior: Beta, events: Events, settings: BtflSettings) -> tuple[Fl
     for event in events[places].tolist():
         prior = count(prior, event == EXD, event == IND, settings)
         history.append(prior)
-    starts = places if before else places + 1
-    lengths = np.diff(starts, prepend=0, append=len(events))
-    a, b = np.repeat(np.array(history), lengths, axis=0).T
+    bounds = np.empty(len(places) + 2, dtype=np.intp)
+    bounds[0], bounds[1:-1], bounds[-1] = 0, places if before else places + 1, len(events)
+    a, b = np.repeat(np.array(history), bounds[1:] - bounds[:-1], axis=0).T
     return np.ascontiguousarray(a), np.ascontiguousarray(b), prior

@@ -25,7 +25,8 @@ from btfl.methods.base import Brings, Client, Column, Method, Trace
 from btfl.methods.btfl import memory
 from btfl.methods.btfl.evidence import log_rectified_ratio
 from btfl.methods.btfl.settings import BtflSettings
-from btfl.methods.btfl.trapezoid import expected_weight_by_trapezoid
+from btfl.methods.btfl.trapezoid import published_weight
+from btfl.methods.btfl.weight import ExpectedWeight
 from btfl.methods.card import RED, Card
 from btfl.methods.parts import in_parts
 from btfl.methods.state import read_memory
@@ -103,6 +104,8 @@ class Btfl(Method):
         self._likelihoods = LikelihoodPair(bundle.local_likelihood, everyone, self.settings.smoothing)
         local_mean, global_mean = bundle.mean_entropies
         self._means = max(local_mean, self.settings.entropy_floor), max(global_mean, self.settings.entropy_floor)
+        exact = self.settings.expectation == "exact"
+        self._expected_weight = ExpectedWeight(self.settings.prune_above) if exact else published_weight
         self._dimensions = bundle.dimensions
         self._one_sample = (1, bundle.dimensions) if self.settings.suits_single_samples else None
         self._memory = memory.Beta()
@@ -154,10 +157,7 @@ class Btfl(Method):
         event = memory.detect(xp, log_tau, entropies[0] - local_mean, entropies[1] - global_mean, settings)
         a, b, self._memory = memory.take(self._memory, event, settings)
         log_tau_hat = log_rectified_ratio(xp, log_q, entropies, self._means, self._dimensions, settings)
-        if settings.expectation == "trapezoid":
-            e = expected_weight_by_trapezoid(a, b, np.exp(log_tau_hat))
-        else:
-            e = xp.expected_weight(a, b, log_tau_hat)
+        e = self._expected_weight(a, b, log_tau_hat)
         self.found = e, log_tau, log_tau_hat, event, a, b, *entropies
         return e
 

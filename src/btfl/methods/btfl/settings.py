@@ -48,7 +48,7 @@ class BtflSettings(Settings):
         None, "k of the release's bound on tau_hat: s -> k tanh(s - 1) + 1 for s > 1, mirrored below.", least=1e-12
     )
     expectation: Literal["exact", "trapezoid"] = knob(
-        "exact", "e in closed form, or by the release's 100-point trapezoid on [0.01, 0.99]."
+        "exact", "e to 1e-12, or by the release's 100-point trapezoid on [0.01, 0.99]."
     )
     mix: Literal["probabilities", "log-probabilities"] = knob(
         "probabilities", "What e mixes; log-probabilities (release) are normalised again."

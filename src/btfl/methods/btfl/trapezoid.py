@@ -17,3 +17,8 @@ def expected_weight_by_trapezoid(a: Floats, b: Floats, tau: Floats) -> Floats:
     log_density = (a - 1) * np.log(_GRID) + (b - 1) * np.log1p(-_GRID) - scipy.special.betaln(a, b)
     integrand = np.exp(log_density) * _GRID / (_GRID + (1 - _GRID) * tau)
     return np.asarray(np.trapezoid(integrand, _GRID, axis=-1), dtype=np.float64)
+
+
+def published_weight(a: Floats, b: Floats, log_tau: Floats) -> Floats:
+    """Return the same for a log tau."""
+    return expected_weight_by_trapezoid(a, b, np.exp(log_tau))
