@@ -1,9 +1,9 @@
 """What ``btfl serve zoo:NAME`` needs of an entry, beside its weights: bundles without features, and the extractor.
 
 A bundle follows from two heads, two mean entropies, everyone's sums (with those that choose Coherent's settings) and
-the client's own. These are small (about 50 kB for a client of the CNN), hold no features of samples, and need neither
-the dataset nor torch. The extractor lies beside them as ONNX, and so do the levels at which each client's monitor
-alarms, which were found on its validation features.
+the client's own. These are small (about 30 kB for a client of the CNN), hold no features of samples, and need neither
+the dataset nor torch. What all clients share, as FedAvg's global head, is there once. The extractor lies beside them as
+ONNX, and so do the levels at which each client's monitor alarms, which were found on its validation features.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from btfl.core.bundle import OWN_SUMS, ClientBundle
 from btfl.core.calibration import SHAPES as CALIBRATION
 from btfl.core.heads import LinearHead
@@ -24,10 +26,12 @@ from btfl.errors import BtflError, InputError, StorageError, UnknownNameError
 from btfl.monitor import AlarmLevels
 from btfl.runs.layout import client_name
 from btfl.storage import LARGEST_TENSORS, Arrays, load_record, read_file, save_record, write_atomically
+from btfl.zoo.triangles import packed, unpacked
 
 PREFIX, CARD = "zoo:", "card.json"
 RECORD, KIND, VERSION = "serving", "btfl zoo serving", 1
-_HEADS = ("global_head", "personal_head")
+_GLOBAL = "global_head"
+_HEADS = (_GLOBAL, "personal_head")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,12 @@ def save_serving(folder: Path, serving: Serving) -> None:
     first = next(iter(serving.bundles.values()))
     shared = [key for key in first.statistics if key.startswith("global_") or key in CALIBRATION]
     arrays |= {f"total/{key}": first.statistics[key] for key in shared}
+    for key in [key for key in _arrays(first, {}) if key.startswith(f"{_GLOBAL}.")]:
+        copies = [f"{client_name(number)}/{key}" for number in serving.bundles]
+        if all(copy in arrays and np.array_equal(arrays[copy], arrays[copies[0]]) for copy in copies):
+            arrays[f"total/{key}"] = arrays[copies[0]]
+            for copy in copies:
+                del arrays[copy]
     everyone = first.global_likelihood
     arrays["total/zero_frequencies"] = everyone.frequencies
     fields: dict[str, Any] = {
@@ -73,7 +83,7 @@ def save_serving(folder: Path, serving: Serving) -> None:
         sha = hashlib.sha256(serving.extractor).hexdigest()
         fields["extractor"] = {"file": f"extractor-{sha[:16]}.onnx", "sha256": sha}
         write_atomically(folder / fields["extractor"]["file"], serving.extractor)
-    save_record(folder, RECORD, KIND, VERSION, fields, arrays)
+    save_record(folder, RECORD, KIND, VERSION, fields, packed(arrays))
 
 
 def _arrays(bundle: ClientBundle, own: Arrays) -> Arrays:
@@ -90,14 +100,15 @@ def load_serving(folder: Path) -> Serving:
     fields, arrays = load_record(folder, RECORD, KIND, VERSION)
     try:
         parts: dict[str, dict[str, Any]] = {}
-        for name, array in arrays.items():
+        for name, array in unpacked(arrays).items():
             owner, _, key = name.partition("/")
             parts.setdefault(owner, {})[key] = array
         total = parts["total"]
         everyone = DiscretisedLikelihood(total.pop("zero_frequencies"), **fields["total"])
+        common = {key: total.pop(key) for key in [key for key in total if key.startswith(f"{_GLOBAL}.")]}
         bundles, own, calibrations = {}, {}, {}
         for text, told in fields["clients"].items():
-            number, mine = int(text), parts[client_name(int(text))]
+            number, mine = int(text), {**common, **parts[client_name(int(text))]}
             global_head, personal_head = (
                 LinearHead(mine.pop(f"{name}.weight"), mine.pop(f"{name}.bias", None)) for name in _HEADS
             )
