@@ -1,4 +1,4 @@
-"""How ``Looks`` measures: which quantile is usual, which power, which directions; chosen without any test sample.
+"""How ``Looks`` measures: numbers, usual quantile, power and directions, chosen without any test sample.
 
 Run as ``python benchmarks/choose_looks.py RUN --other letters=FILE.npz:x --other pacs=FILE.tar`` on finished runs of
 ``btfl bench`` with images. A client's training and validation images are cut into five parts; each is compared with
@@ -19,7 +19,7 @@ from strangeness import FALSE_ALARMS, frames, other_images, smeared
 
 from btfl.data.partition import make_partition
 from btfl.monitor.directions import USUAL, distance, usual_directions
-from btfl.monitor.statistics import smallest_step, statistics_of
+from btfl.monitor.statistics import FINER, smallest_step, statistics_of
 from btfl.randomness import generator
 from btfl.studies.drift.scenarios import open_run
 
@@ -29,6 +29,11 @@ FOLDS, MOST_SMEARED = 5, 100
 SHARES, POWERS, DIRECTIONS = (0.9, 0.95, 0.975, 0.99), (2, 3, 4, 6), ("principal", "one by one", "both")
 MAHALANOBIS: Setting = (None, 2, "principal")
 SETTINGS: tuple[Setting, ...] = (MAHALANOBIS, *product(SHARES, POWERS, DIRECTIONS))
+
+
+def numbers_of(images: NDArray[np.uint8], finer: int) -> Floats:
+    """Return the numbers that looks take of images."""
+    return statistics_of(images, smallest_step(images), finer)
 
 
 def fitted(known: Floats, share: float | None, which: str) -> tuple[Floats, Floats]:
@@ -56,6 +61,7 @@ def main() -> None:
     parser.add_argument("--other", action="append", default=[], metavar="NAME=FILE", help="images of another dataset")
     parser.add_argument("--most", type=int, default=100, help="images of each kind")
     parser.add_argument("--clients", type=int, default=8, help="how many clients of each run")
+    parser.add_argument("--finer", type=int, default=FINER, help=f"times that steps of steps are taken; now {FINER}")
     typed = parser.parse_args()
     table: dict[Setting, list[list[float]]] = {setting: [] for setting in SETTINGS}
     for run in typed.runs:
@@ -63,14 +69,14 @@ def main() -> None:
         pool, size = evaluation.source.pool, evaluation.source.pool.values.shape[1]
         partition = make_partition(evaluation.source, evaluation.manifest.partition, evaluation.manifest.seed)
         others = {name: other_images(place, size, typed.most) for name, place in (o.split("=", 1) for o in typed.other)}
-        kinds = {name: statistics_of(images, smallest_step(images)) for name, images in (frames(size) | others).items()}
+        kinds = {name: numbers_of(images, typed.finer) for name, images in (frames(size) | others).items()}
         rows: dict[Setting, list[list[float]]] = {setting: [] for setting in SETTINGS}
         for number in range(min(typed.clients, evaluation.seen)):
             part = partition.parts[number]
             images = pool.take(np.concatenate([part.train, part.validation])).values
-            own, step = statistics_of(images, smallest_step(images)), smallest_step(images)
+            own = numbers_of(images, typed.finer)
             folds = generator(0, "folds", number).permutation(len(own)) % FOLDS
-            strange = {**kinds, "smeared": statistics_of(smeared(images[:MOST_SMEARED]), step)}
+            strange = {**kinds, "smeared": numbers_of(smeared(images[:MOST_SMEARED]), typed.finer)}
             for setting in SETTINGS:
                 rows[setting].append(found(own, folds, strange, setting))
         for setting, of_clients in rows.items():

@@ -113,7 +113,8 @@ def scores(bundle: ClientBundle) -> Mapping[str, Score]:
 
 def other_images(place: str, size: int, most: int) -> Images:
     """Return some images of an npz (FILE.npz:KEY) or of a tar, as colour images of this size."""
-    rng, (file, _, key) = generator(0, "other images", place), place.partition(":")
+    file, _, key = place.partition(":")
+    rng = generator(0, "other images", Path(file).name, key)  # the same images wherever the file lies
     if file.endswith(".npz"):
         stored = np.load(file, allow_pickle=False)[key or "x"]
         pictures = [Image.fromarray(stored[row]) for row in rng.permutation(len(stored))[:most]]

@@ -178,7 +178,7 @@ def test_it_is_watched_beside_the_signals_of_a_method() -> None:
     ("samples", "message"),
     [
         (np.zeros((50, 12)), "vectors have no steps"),
-        (np.zeros((50, 2, 2, 3)), "at least 4 values a side"),
+        (np.zeros((50, 2, 2, 3)), "at least 5 values a side"),
         (np.full((50, 8, 8, 1), np.nan), "NaN"),
         (np.zeros((3, 8, 8, 1)), "10 own samples or more"),
     ],

@@ -2,10 +2,10 @@
 
 A Mahalanobis distance takes every direction for a bell curve, and looks are none: some numbers have long tails, such
 as the share of flat steps among clip art and photographs. And few samples need shrinkage, which makes little of
-directions along which nothing ever moves. So a direction is measured by what 2.5 % of own samples exceed along it, and
-the third power lets the directions count in which a sample is far off. Directions are the principal ones, and each
-number given those before it (the rows of the Cholesky factor's inverse): the first see what moves together, the second
-single numbers. ``benchmarks/choose_looks.py`` chose quantile, power and directions.
+directions along which nothing ever moves. So a direction is measured by what one own sample in twenty exceeds along it.
+Directions are the principal ones, and each number given those before it (the rows of the Cholesky factor's inverse):
+the first see what moves together, the second single numbers. A sample's distance is the root mean square over them.
+``benchmarks/choose_looks.py`` chose numbers, quantile, power and directions.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-USUAL = 0.975
+USUAL = 0.95
 """The share of own samples that are nearer than what counts as usual along a direction."""
-POWER = 3
+POWER = 2
 """How much more the directions count along which a sample is far off."""
 _LEAST_SHRINKAGE, _LEAST_SCALE, _LEAST_USUAL = 0.01, 0.05, 0.01
 

@@ -11,8 +11,10 @@ from btfl.checks import finite_array
 from btfl.errors import InputError
 
 Floats = NDArray[np.float64]
-SMALLEST = 4
+SMALLEST = 5
 """Values along each side that a sample needs: below that there are hardly any steps to look at."""
+FINER = 3
+"""Times that steps of steps are taken, to see finer and finer detail; ``benchmarks/choose_looks.py`` chose it."""
 _COARSER = 2  # times that a sample is halved, to see larger and larger steps
 _QUANTILES = (0.02, 0.25, 0.5, 0.75, 0.98)
 _AT_ONCE = 100_000  # values, which stay in the caches
@@ -36,27 +38,29 @@ def smallest_step(samples: ArrayLike) -> float:
     return max(_STEP_OF_FLOATS * float(np.std(values, dtype=np.float64)), np.finfo(np.float64).tiny)
 
 
-def statistics_of(samples: ArrayLike, step: float) -> Floats:
+def statistics_of(samples: ArrayLike, step: float, finer: int = FINER) -> Floats:
     """Return (samples, numbers): what each sample looks like, in units of ``step``.
 
     Parameters
     ----------
     samples : images (n, height, width, channels) or signals (n, time, channels), as they came in
     step : a step too small to matter (``smallest_step``)
+    finer : times that steps of steps are taken
     """
     values = np.asarray(samples)
     check_shape(values.shape[1:])
     samples_at_once = max(_AT_ONCE // int(np.prod(values.shape[1:])), 1)
-    parts = [
-        np.concatenate(list(_numbers(finite_array("samples", values[begin : begin + samples_at_once]) / step)), axis=1)
+    in_steps = (
+        finite_array("samples", values[begin : begin + samples_at_once]) / step
         for begin in range(0, len(values), samples_at_once)
-    ]
+    )
+    parts = [np.concatenate(list(_numbers(some, finer)), axis=1) for some in in_steps]
     if not parts:
         raise InputError("there are no samples to look at")
     return np.concatenate(parts)
 
 
-def _numbers(values: Floats) -> Iterator[Floats]:
+def _numbers(values: Floats, finer: int) -> Iterator[Floats]:
     """Give matrices (samples, some numbers each); log1p keeps what is smaller than a step, 1, near 0."""
     channels = np.ascontiguousarray(np.moveaxis(values, -1, 1))  # (samples, channels, sides...)
     flat = _flat(channels)
@@ -78,9 +82,9 @@ def _numbers(values: Floats) -> Iterator[Floats]:
         yield np.log1p(_flat(size).mean(axis=2))
         yield np.log1p(np.sqrt((_flat(size) ** 2).mean(axis=2)))
         yield (_flat(size) <= 2.0).mean(axis=2)
-        steps_of_steps = _steps(steps, side)
-        yield np.log1p(_sizes(steps_of_steps))
-        yield np.log1p(_sizes(_steps(steps_of_steps, side)))  # the finest detail, which a smaller image does not have
+        for _ in range(finer):  # what an enlarged image does not have
+            steps = _steps(steps, side)
+            yield np.log1p(_sizes(steps))
         first, second = np.array_split(planes, 2, axis=side)
         yield _flat(first).mean(axis=2) - _flat(second).mean(axis=2)
     for _ in range(_COARSER):

@@ -43,7 +43,7 @@ def by_stream(group: Group) -> Figure:
         panel.set_title(HEADINGS[column].replace(" ", "\n", 1) if " " in HEADINGS[column] else f"\n{column}")
         panel.set_ylim(len(methods) - 0.4, -0.6)
         panel.margins(x=0.12)
-        panel.locator_params(axis="x", nbins=4)
+        panel.locator_params(axis="x", nbins=4, steps=(1, 2, 5, 10))  # no 2.5: labels with a decimal touch
         panel.grid(axis="y", alpha=0.1)
         for place, name in enumerate(methods):
             if is_oracle(name) and not is_oracle(methods[place - 1]):
