@@ -12,7 +12,6 @@ import math
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from btfl.core.bundle import ClientBundle
@@ -22,7 +21,6 @@ from btfl.export.nodes import Nodes, alone_or_many, as_doubles, double, flat_log
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.weight import Grid
 
-Floats = NDArray[np.float64]
 _COLUMNS = 5  # of what is found in a sample: log tau, two excesses of entropy, and of each likelihood its exponent
 _TAU, _EXCESS, _EXPONENT = 0, slice(1, 3), slice(3, 5)
 
