@@ -2,10 +2,10 @@
 
 ``python benchmarks/zoo_tables.py runs/pacs-cnn-dir0.1 results/pacs-cnn-dir0.1-second``
 
-Rows are compared by method, client and stream: counts of samples, of right answers, accuracy, and the mean weight of
-the global head, all to the last digit. Of a folder with several runs (1, 2, ...) the one of the same seed is taken. If
-both have their samples, as two runs have, answers are compared one by one, too. Its exit status is 1 if a row of a
-method that was run differs or is missing, or if the streams are others.
+Rows are compared by method, client and stream: counts of samples, of right answers and accuracy to the last digit, and
+the mean weight of the global head to 1e-9, since the order of a sum moves its last bits. Of a folder with several runs
+(1, 2, ...) the one of the same seed is taken. If both have their samples, as two runs have, answers are compared one by
+one, too. Its exit status is 1 if a row of a method that was run differs or is missing, or if the streams are others.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from btfl.runs.saved import SavedRun, load_run
 KEYS = ["method", "client", "stream"]
 SAMPLE = [*KEYS, "position"]
 COUNTS, WEIGHT = ["samples", "correct", "accuracy"], "mean_e"
+CLOSE = 1e-9
+"""How far mean weights of rows that are the same may be apart."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Agreement:
     missing: int
     """Those that the new run lacks."""
     equal: int
-    """Those that are the same to the last digit."""
+    """Those that are the same."""
     answers: int
     """Right answers more or fewer, over all rows whose counts differ."""
     weight: float
@@ -58,7 +60,7 @@ def compare(new: pd.DataFrame, kept: pd.DataFrame, others: Mapping[str, int] | N
     there = both["samples_new"].notna()
     same = pd.concat([both[name] == both[f"{name}_new"] for name in COUNTS], axis=1).all(axis=1)
     weights, weights_new = both[WEIGHT], both[f"{WEIGHT}_new"]
-    same &= (weights == weights_new) | (weights.isna() & weights_new.isna())
+    same &= ((weights - weights_new).abs() <= CLOSE) | (weights.isna() & weights_new.isna())
     both["there"], both["same"] = there, same & there
     both["answers"] = (both["correct"] - both["correct_new"]).abs()
     both["weight"] = (weights - weights_new).abs()
@@ -127,7 +129,7 @@ def main() -> int:
     rows, equal = sum(each.rows for each in made), sum(each.equal for each in made)
     whole = sum(each.equal == each.rows for each in made)
     right = sum(each.answers == 0 for each in made)
-    print(f"{equal:,} of {rows:,} rows are equal to the last digit; {whole} of {len(made)} methods in every row.")
+    print(f"{equal:,} of {rows:,} rows are equal; {whole} of {len(made)} methods in every row.")
     print(f"{right} of {len(made)} methods have as many right answers in every row.")
     here, there = printed(run), printed(kept)
     other = [each.method for each in made if here[each.method] != there[each.method]]
