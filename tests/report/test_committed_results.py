@@ -18,7 +18,7 @@ from btfl.zoo.start import zoo_entries
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(path.parent for path in (ROOT / "results").glob("*/README.md"))
-MAIN = ROOT / "results" / "cifar10-cnn-dir0.1"
+MAIN = ROOT / "results" / "cifar10-cnn-dir0.1-seeds"
 pytestmark = pytest.mark.skipif(not KEPT, reason="results/ is not here")
 
 
