@@ -62,7 +62,7 @@ class Watch:
 class Device:
     """The extractor, the decision and the watch, with one state that is saved as a whole."""
 
-    def __init__(self, extractor: Path, bundle: Path, folder: Path, method: str) -> None:
+    def __init__(self, extractor: Path, bundle: Path, folder: Path, method: str, false_alarms: float) -> None:
         if not extractor.is_file():
             raise SystemExit(f"there is no extractor {extractor}: `btfl export --extractor-only` writes one")
         options = onnxruntime.SessionOptions()
@@ -74,7 +74,7 @@ class Device:
         check_fits(self.provenance, Provenance.of_model(self.session.get_modelmeta().custom_metadata_map))
         self.adapter, self.watch = METHODS[method](own), Watch()
         self.looks = Looks.carried(own)
-        self.monitor = None if self.looks is None else Monitor(self.looks.levels(), warm_up=0)
+        self.monitor = None if self.looks is None else Monitor(self.looks.levels(), rate=false_alarms, warm_up=0)
         self.state, self.answers = folder / "state.json", folder / "answers.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         if self.state.exists():
@@ -164,6 +164,9 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--window", type=int, default=20, help="samples that the mean of e looks back on")
     parser.add_argument("--raise-above", type=float, default=0.7, help="mean e that raises the flag")
     parser.add_argument("--lower-below", type=float, default=0.6, help="mean e that takes it down again")
+    parser.add_argument(
+        "--false-alarms", type=float, default=0.1, help="promised for 1,000 own images, 0.03 to 10; only with looks"
+    )
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between two images, as of a camera")
     return parser.parse_args(words)
 
@@ -171,7 +174,7 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Answer every image that has no answer yet."""
     arguments = arguments_of()
-    device = Device(arguments.extractor, arguments.bundle, arguments.folder, arguments.method)
+    device = Device(arguments.extractor, arguments.bundle, arguments.folder, arguments.method, arguments.false_alarms)
     begin = device.seen
     if begin:
         print(f"going on after {begin} images", flush=True)

@@ -145,6 +145,10 @@ def test_a_camera_that_fails_is_an_alarm_at_its_first_frame(place: Path) -> None
     assert not strange[-1]
     assert "image 40: unlike all that this device has seen" in said
     assert "images look as usual again" in said
+    process = start(place, "promised", "--images", "failing.npz", "--bundle", "with-looks", "--false-alarms", "2000")
+    _, wrong = process.communicate(timeout=300)
+    assert "rate must be" in wrong
+    assert "Traceback" not in wrong
     finish(start(place, "as before", "--images", "failing.npz"))
     without = answers(place, "as before")  # the answers themselves are the same, and nothing is said of looks
     assert [answer["e"] for answer in without] == [answer["e"] for answer in answers(place, "failing")]
