@@ -3,7 +3,7 @@
 ``python benchmarks/zoo_tables.py runs/pacs-cnn-dir0.1 results/pacs-cnn-dir0.1-second``
 
 Rows are compared by method, client and stream: counts of samples, of right answers and accuracy to the last digit, and
-the mean weight of the global head to 1e-9, since the order of a sum moves its last bits. Of a folder with several runs
+the mean weight of the global head to 1e-12, since the order of a sum moves its last bits. Of a folder with several runs
 (1, 2, ...) the one of the same seed is taken. If both have their samples, as two runs have, answers are compared one by
 one, too. Its exit status is 1 if a row of a method that was run differs or is missing, or if the streams are others.
 """
@@ -26,7 +26,7 @@ from btfl.runs.saved import SavedRun, load_run
 KEYS = ["method", "client", "stream"]
 SAMPLE = [*KEYS, "position"]
 COUNTS, WEIGHT = ["samples", "correct", "accuracy"], "mean_e"
-CLOSE = 1e-9
+CLOSE = 1e-12
 """How far mean weights of rows that are the same may be apart."""
 
 
