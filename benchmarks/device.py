@@ -4,10 +4,11 @@
     OMP_NUM_THREADS=1 python benchmarks/device.py --models zoo:cifar10-cnn-dir0.1 --bound        # and --any-batch
 
 The bare forward pass is one ONNX graph: the extractor, the global head and its softmax. Beside it: one graph that
-decides, and the extractor's graph before btfl's numpy core. Two floors say what no decision can go below: a graph with
-three heads and all inputs and outputs of a decision, but none, and the extractor's graph before one numpy product. A
-model is a zoo entry, with its first client and 64 images of its five streams, or the name of one, which is then
-untrained, with made-up images.
+decides, and the extractor's graph before btfl's numpy core. Floors say what no decision can go below: a graph with
+three heads and all inputs and outputs of a decision, but none; the extractor's graph before one numpy product; and, at
+batch 1, before Coherent's arithmetic in the fewest calls of numpy that it can be written in, with no check of anything
+(left out where logits overflow, as those of untrained networks do). A model is a zoo entry, with its first client and
+64 images of its five streams, or the name of one, which is then untrained, with made-up images.
 
 Every session is told the batch (``--any-batch``: none is). ``--bound`` lets graphs read and write the same arrays at
 every call. Every round times each case once, one after another, after a call that is not timed; what is counted is this
@@ -23,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import log
 from time import thread_time
 from typing import Any
 
@@ -34,6 +36,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper
 
 from btfl import Btfl, ClientBundle, Coherent
+from btfl.core.heads import LinearHead
 from btfl.data.streams import make_manifest, render
 from btfl.experiments.experiment import Experiment
 from btfl.experiments.load import load_data
@@ -43,6 +46,7 @@ from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
 from btfl.export.nodes import IR_VERSION, OPSET, Nodes, as_doubles, double, logits
 from btfl.export.sources import find_fleet
+from btfl.methods.coherent.memory import ThreeRegimes
 from btfl.pixels.types import Images
 from btfl.studies.speed.clients import synthetic_clients, synthetic_images
 from btfl.zoo.start import find_start
@@ -135,7 +139,31 @@ def cases_of(device: Device, batch: int, any_batch: bool, bound: bool) -> dict[s
         "BTFL, ONNX and numpy": Btfl(bundle).predict,
         "Coherent, ONNX and numpy": Coherent(bundle).predict,
     }
+    with np.errstate(all="ignore"):
+        if batch == 1 and np.isfinite(fewest_calls(bundle)(extract(device.images[:1]))).all():
+            core["floor, fewest calls of numpy"] = fewest_calls(bundle)
     return {**cases, **{name: _after(extract, decide) for name, decide in core.items()}}
+
+
+def fewest_calls(bundle: ClientBundle) -> Case:
+    """Return Coherent's arithmetic in seven calls of numpy: it trusts its input, and logits may overflow."""
+    method = Coherent(bundle)
+    heads = [head for head in method.heads if isinstance(head, LinearHead)]
+    weights = np.concatenate([head.weight for head in heads]).T.copy()
+    bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
+    columns = np.stack([np.ones(bundle.classes), method.share_ratios], axis=1)
+    shape, (from_fedavg, from_generative) = (len(heads), bundle.classes), method.global_weights
+    memory = ThreeRegimes(bundle, method.settings)
+
+    def decide(features: Any) -> Any:
+        logits = features.astype(np.float64).dot(weights)
+        logits += bias
+        softmaxes = np.exp(logits, logits).reshape(shape)
+        (local, _), (fedavg, _), (generative, with_ratios) = softmaxes.dot(columns).tolist()
+        e, _ = memory.take_one(log(with_ratios / generative))
+        return np.array(((1.0 - e) / local, e * from_fedavg / fedavg, e * from_generative / generative)).dot(softmaxes)
+
+    return decide
 
 
 def session(model: bytes, batch: int, any_batch: bool) -> onnxruntime.InferenceSession:

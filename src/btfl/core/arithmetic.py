@@ -30,8 +30,6 @@ class Arithmetic:
     """(value, limit) -> value within plus or minus the limit."""
     minus: Callable[[Any, Any], Any]
     """One truth value minus another: 1, 0 or -1."""
-    dot: Callable[[Any, Any], Any]
-    """Of each row with a vector, added up on its own."""
     expected_weight: Callable[[Any, Any, Any], Any]
     """(a, b, log tau) -> e."""
 
@@ -42,7 +40,6 @@ ARRAYS = Arithmetic(
     minimum=np.minimum,
     maximum=np.maximum,
     clip=lambda value, limit: np.minimum(np.maximum(value, -limit), limit),
-    dot=np.vecdot,
     minus=lambda one, other: one.astype(np.int8) - other.astype(np.int8),
     expected_weight=lambda a, b, log_tau: weight_and_complement(a, b, log_tau)[0],
 )
@@ -52,7 +49,6 @@ SCALARS = Arithmetic(
     minimum=min,
     maximum=max,
     clip=lambda value, limit: min(max(value, -limit), limit),
-    dot=np.ndarray.dot,
     minus=operator.sub,
     expected_weight=weight_of_one,
 )

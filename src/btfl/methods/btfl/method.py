@@ -18,7 +18,7 @@ from btfl.core.arithmetic import ARRAYS, SCALARS, Arithmetic
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import stack
 from btfl.core.likelihood import LikelihoodPair
-from btfl.core.softmax import entropy_of_parts, log_softmax, softmax_parts
+from btfl.core.softmax import entropy_of_parts, log_softmax, mixed, mixed_of_one, softmax_parts
 from btfl.errors import InputError
 from btfl.knobs import Settings
 from btfl.methods.base import Brings, Client, Column, Method, Trace
@@ -124,21 +124,21 @@ class Btfl(Method):
         logits = self._heads.by_sample(features)
         mixes_logits = self.settings.mix == "log-probabilities"
         own = logits.copy() if mixes_logits else logits
-        weights, totals, shifted, _ = softmax_parts(own, self._heads.large(features))
+        weights, totals, shifted = softmax_parts(own, self._heads.large(features))
         local_entropy, global_entropy = np.ascontiguousarray(entropy_of_parts(weights, totals, shifted).T)
         e = self._decide(ARRAYS, self._likelihoods.log_q(features), (local_entropy, global_entropy))
         self._seen += len(features)
         if mixes_logits:
             # logits are log-probabilities but for a constant of the sample, which normalising takes out
-            mixed = e[:, None] * logits[:, _GLOBAL] + (1.0 - e)[:, None] * logits[:, _PERSONAL]
-            return np.exp(log_softmax(mixed), answers)
-        return _mixed(e[:, None], weights.swapaxes(0, 1), totals.T[..., None], answers)
+            scores = e[:, None] * logits[:, _GLOBAL] + (1.0 - e)[:, None] * logits[:, _PERSONAL]
+            return np.exp(log_softmax(scores), answers)
+        return mixed(np.stack([1.0 - e, e], axis=1) / totals, weights, answers)
 
     def _predict_one(self, batch: NDArray[Any]) -> Floats:
         """Do the same for a single sample, to the bit, without arrays of one element."""
         features, length = as_one_sample(batch)
         heads = self._heads
-        weights, totals, logits, _ = softmax_parts(heads.of_one(features, length), length > heads.large_above)
+        weights, totals, logits = softmax_parts(heads.of_one(features, length), length > heads.large_above)
         local_total, global_total = totals.tolist()
         local_log, global_log = np.log(totals).tolist()
         local_product, global_product = np.vecdot(weights, logits).tolist()
@@ -148,7 +148,7 @@ class Btfl(Method):
         )
         e = self._decide(SCALARS, self._likelihoods.log_q_of_one(features), entropies)
         self._seen += 1
-        return _mixed(e, weights, (local_total, global_total))[None]
+        return mixed_of_one(((1.0 - e) / local_total, e / global_total), weights)
 
     def _decide(self, xp: Arithmetic, log_q: tuple[Any, Any], entropies: tuple[Any, Any]) -> Any:
         """Return e from the log likelihoods and entropies, local first; the memory goes on, and the trace is kept."""
@@ -185,15 +185,3 @@ class Btfl(Method):
     def reset(self) -> None:
         """Forget the stream."""
         self._memory, self._seen, self.found = memory.Beta(), 0, None
-
-
-def _mixed(e: Any, weights: Any, totals: Any, answers: Floats | None = None) -> Floats:
-    """Mix two softmaxes given as weights over totals, personal first; e and totals are numbers or columns.
-
-    The weights are used up: with many classes, arrays between the steps would cost more than the arithmetic.
-    """
-    mixed: Floats = np.multiply(e / totals[_GLOBAL], weights[_GLOBAL], answers)
-    personal = weights[_PERSONAL]
-    personal *= (1.0 - e) / totals[_PERSONAL]
-    mixed += personal
-    return mixed

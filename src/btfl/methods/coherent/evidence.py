@@ -31,8 +31,14 @@ class Evidence(Protocol):
     single: bool
     """Whether it can read a sample that comes alone."""
 
-    def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
-        """Return the log ratio from features and the generative head's softmax, given as weights over totals."""
+    def log_tau(self, xp: Arithmetic, features: Floats, with_ratios: Any, totals: Any) -> Any:
+        """Return the log ratio from features and the generative head's softmax, w / S.
+
+        Parameters
+        ----------
+        with_ratios : the sum of w times the share ratios
+        totals : S
+        """
 
 
 class LabelShift:
@@ -43,12 +49,12 @@ class LabelShift:
 
     single = True
 
-    def __init__(self, bundle: ClientBundle, settings: CoherentSettings, share_ratios: Floats) -> None:
-        self._share_ratios = share_ratios
+    def __init__(self, bundle: ClientBundle, settings: CoherentSettings) -> None:
+        pass
 
-    def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
+    def log_tau(self, xp: Arithmetic, features: Floats, with_ratios: Any, totals: Any) -> Any:
         """Return the log ratio."""
-        return xp.log(xp.dot(weights, self._share_ratios) / totals)
+        return xp.log(with_ratios / totals)
 
 
 class Discriminant:
@@ -56,14 +62,14 @@ class Discriminant:
 
     single = False
 
-    def __init__(self, bundle: ClientBundle, settings: CoherentSettings, share_ratios: Floats) -> None:
+    def __init__(self, bundle: ClientBundle, settings: CoherentSettings) -> None:
         own, sums = bundle.statistic("train_features"), everyones_sums(bundle)
         total = sums.counts.sum()
         self._weight, self._offset = discriminant(
             own, total, sums.sums.sum(axis=0), sums.scatter, settings.chosen(bundle).shrinkage
         )
 
-    def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
+    def log_tau(self, xp: Arithmetic, features: Floats, with_ratios: Any, totals: Any) -> Any:
         """Return the log ratio."""
         return features @ self._weight + self._offset
 
@@ -73,14 +79,14 @@ class LabelAndDiscriminant:
 
     single = False
 
-    def __init__(self, bundle: ClientBundle, settings: CoherentSettings, share_ratios: Floats) -> None:
-        self._label = LabelShift(bundle, settings, share_ratios)
-        self._line = Discriminant(bundle, settings, share_ratios)
+    def __init__(self, bundle: ClientBundle, settings: CoherentSettings) -> None:
+        self._label = LabelShift(bundle, settings)
+        self._line = Discriminant(bundle, settings)
 
-    def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
+    def log_tau(self, xp: Arithmetic, features: Floats, with_ratios: Any, totals: Any) -> Any:
         """Return the log ratio."""
-        linear = self._line.log_tau(xp, features, weights, totals)
-        return (linear + self._label.log_tau(xp, features, weights, totals)) / 2
+        linear = self._line.log_tau(xp, features, with_ratios, totals)
+        return (linear + self._label.log_tau(xp, features, with_ratios, totals)) / 2
 
 
 class QuantisedFeatures:
@@ -88,16 +94,16 @@ class QuantisedFeatures:
 
     single = False
 
-    def __init__(self, bundle: ClientBundle, settings: CoherentSettings, share_ratios: Floats) -> None:
+    def __init__(self, bundle: ClientBundle, settings: CoherentSettings) -> None:
         self._likelihoods = LikelihoodPair(bundle.local_likelihood, bundle.global_likelihood)
 
-    def log_tau(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any) -> Any:
+    def log_tau(self, xp: Arithmetic, features: Floats, with_ratios: Any, totals: Any) -> Any:
         """Return the log ratio."""
         log_q_local, log_q_global = self._likelihoods.log_q(features)
         return log_q_local - log_q_global
 
 
-EVIDENCES: Mapping[str, Callable[[ClientBundle, CoherentSettings, Floats], Evidence]] = {
+EVIDENCES: Mapping[str, Callable[[ClientBundle, CoherentSettings], Evidence]] = {
     "label": LabelShift,
     "discriminant": Discriminant,
     "both": LabelAndDiscriminant,

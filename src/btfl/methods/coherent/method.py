@@ -14,7 +14,7 @@ evidence is version 1's, to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from btfl.core.calibration import SHAPES, Choice
 from btfl.core.generative import NEEDED, OPTIONAL, everyones_sums, shares
 from btfl.core.heads import Head, product, stack
 from btfl.core.local_answer import Everyone, LocalAnswer, own_offsets, own_scores
-from btfl.core.softmax import softmax_parts, weights_of_one
+from btfl.core.softmax import mixed, mixed_of_one, softmax_weights
 from btfl.core.sums import ClassSums
 from btfl.errors import InputError
 from btfl.knobs import Settings
@@ -141,7 +141,7 @@ class Coherent(Method):
             settings_.global_heads
         ]
         self._stack = stack(self.heads, settings_.precision)
-        self._evidence = EVIDENCES[settings_.evidence](bundle, settings_, self.share_ratios)
+        self._evidence = EVIDENCES[settings_.evidence](bundle, settings_)
         self.compares_means = offsets is not None and settings_.evidence == "label"
         self._memory = MEMORIES[settings_.memory](bundle, settings_)
         self._weight = WEIGHTS[settings_.weight]
@@ -149,7 +149,7 @@ class Coherent(Method):
         self._one_sample = (1, bundle.dimensions) if single else None
         usual = settings_.weight == "predictive" and not self.compares_means
         self._quick = self._memory if usual and single and isinstance(self._memory, ThreeRegimes) else None
-        self._ones = np.ones(bundle.classes)
+        self._columns = np.stack([np.ones(bundle.classes), self.share_ratios], axis=1)  # what weights are added up with
         self._seen = 0
 
     def predict(self, batch: ArrayLike) -> Floats:
@@ -161,57 +161,48 @@ class Coherent(Method):
 
     def _answer(self, features: Floats, answers: Floats | None) -> Floats:
         """Return (samples, classes) probabilities, written into ``answers`` if there is such an array."""
-        weights, totals, _, lowered = softmax_parts(self._stack.by_sample(features), self._stack.large(features))
-        e = self._decide(ARRAYS, features, weights[:, _GENERATIVE], totals.T, lowered)
-        return _mixed(weights.swapaxes(0, 1), [share[:, None] for share in self._shares(e, *totals.T[:3])], answers)
+        weights, lowered = softmax_weights(self._stack.by_sample(features), self._stack.large(features))
+        sums = np.matmul(weights, self._columns)
+        e = self._decide(ARRAYS, features, sums.T, lowered)
+        local, fedavg, generative = sums[:, :_OWN, 0].T
+        shares = np.stack(self._shares(e, local, fedavg, generative), axis=1)
+        return mixed(shares, weights[:, :_OWN], answers)
 
     def _predict_one(self, batch: NDArray[Any]) -> Floats:
-        """Do the same for a single sample, to the bit, without arrays of one element."""
-        features, length = as_one_sample(batch)
-        heads = self._stack
-        if self._quick is not None:
-            weights = weights_of_one(heads.of_one(features, length), length > heads.large_above)
-            return self._decide_quickly(self._quick, weights)
-        weights, totals, _, lowered = softmax_parts(heads.of_one(features, length), length > heads.large_above)
-        sums = totals.tolist()
-        e = self._decide(SCALARS, features, weights[_GENERATIVE], sums, lowered)
-        return _mixed(weights, self._shares(e, *sums[:3]))[None]
-
-    def _decide_quickly(self, memory: ThreeRegimes, weights: Floats) -> Floats:
-        """Answer from the (heads, classes) weights of one sample's softmax with the method's own parts, to the bit.
+        """Do the same for a single sample, to the bit, without arrays of one element.
 
         After a forward pass the processor has forgotten Python and numpy: every function called costs a microsecond.
         """
-        local, fedavg, generative = weights
-        ones, limit = self._ones, self.settings.log_tau_limit
-        total = float(generative.dot(ones))
-        log_tau = min(max(float(np.log(float(generative.dot(self.share_ratios)) / total)), -limit), limit)
-        e, all_external = memory.take_one(log_tau)
-        self._seen += 1
-        self.found = e, log_tau, all_external
-        from_fedavg, from_generative = self.global_weights
-        mixed: Floats = fedavg * (e * from_fedavg / float(fedavg.dot(ones)))
-        generative *= e * from_generative / total
-        mixed += generative
-        local *= (1.0 - e) / float(local.dot(ones))
-        mixed += local
-        return mixed[None]
+        features, length = as_one_sample(batch)
+        heads = self._stack
+        weights, lowered = softmax_weights(heads.of_one(features, length), length > heads.large_above)
+        sums = weights.dot(self._columns).tolist()
+        (local, _), (fedavg, _), (generative, with_ratios) = sums[:_OWN]
+        if self._quick is None:
+            e = self._decide(SCALARS, features, tuple(zip(*sums, strict=True)), lowered)
+        else:  # the method's own parts
+            limit = self.settings.log_tau_limit
+            log_tau = min(max(float(np.log(with_ratios / generative)), -limit), limit)
+            e, all_external = self._quick.take_one(log_tau)
+            self._seen += 1
+            self.found = e, log_tau, all_external
+        return mixed_of_one(self._shares(e, local, fedavg, generative), weights[:_OWN])
 
-    def _decide(self, xp: Arithmetic, features: Floats, weights: Any, totals: Any, lowered: Any) -> Any:
+    def _decide(self, xp: Arithmetic, features: Floats, sums: Any, lowered: Any) -> Any:
         """Return e by evidence, memory and weight.
 
         Parameters
         ----------
-        weights : of the generative head's softmax, over its total
-        totals : of each head's softmax
+        sums : of the weights of each head's softmax: their totals, and their sums times the share ratios
         lowered : by how much each head's logits were lowered to stay in range; None if they were not
         """
+        totals, with_ratios = sums
         if self.compares_means:
             log_tau = xp.log(totals[_OWN]) - xp.log(totals[_GENERATIVE])
             if lowered is not None:
                 log_tau = log_tau + (lowered[..., _OWN, 0] - lowered[..., _GENERATIVE, 0])
         else:
-            log_tau = self._evidence.log_tau(xp, features, weights, totals[_GENERATIVE])
+            log_tau = self._evidence.log_tau(xp, features, with_ratios[_GENERATIVE], totals[_GENERATIVE])
         log_tau = xp.clip(log_tau, self.settings.log_tau_limit)
         judged = self._memory.take(log_tau, features)
         e = self._weight(xp, judged, log_tau)
@@ -263,13 +254,3 @@ class Coherent(Method):
         """Forget the stream."""
         self._memory.reset()
         self._seen, self.found = 0, None
-
-
-def _mixed(weights: Any, shares: Sequence[Any], answers: Floats | None = None) -> Floats:
-    """Mix the three heads' weights by their shares, numbers or columns of a batch; the weights are used up."""
-    mixed: Floats = np.multiply(shares[_FEDAVG], weights[_FEDAVG], answers)
-    for place in (_GENERATIVE, _LOCAL):
-        part = weights[place]
-        part *= shares[place]
-        mixed += part
-    return mixed
