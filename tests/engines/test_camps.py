@@ -146,3 +146,7 @@ def test_a_larger_camp_that_agrees_far_less_than_the_smaller_one_is_a_mixture() 
 
 def test_who_agrees_with_nobody_is_no_camp() -> None:
     assert blocks(0.5, 0.15) == []
+
+
+def test_honest_clients_that_chance_has_parted_are_no_camps() -> None:
+    assert blocks(0.22, 0.22) == []  # nine of twenty of a resnet20, and none between them

@@ -229,6 +229,16 @@ def test_an_older_checkpoint_is_read() -> None:
     assert Standing.from_json(None) == Standing()
 
 
+def test_where_the_median_client_hardly_leans_nobody_is_turned_round() -> None:
+    # the honest clients of cifar10-cnn-dir0.1-authors after its last round
+    leanings = [0.008, 0.054, 0.021, 0.1, 0.067, 0.029, 0.063, 0.065, -0.039, 0.048]
+    leanings += [0.067, 0.056, 0.018, 0.076, 0.055, 0.063, -0.023, 0.045, 0.063, -0.02]
+    clients, standing = range(20), Standing(usual=1.0)
+    for _ in range(3):
+        standing = standing.after(clients, np.array(leanings), np.ones(20))
+    assert standing.turned(clients) == set()
+
+
 def test_where_nobody_agrees_nobody_is_turned_round() -> None:
     clients, cosines = range(10), np.linspace(-0.1, 0.1, 10)
     ones = np.ones(10)
