@@ -149,7 +149,7 @@ class Coherent(Method):
         self._one_sample = (1, bundle.dimensions) if single else None
         usual = settings_.weight == "predictive" and not self.compares_means
         self._quick = self._memory if usual and single and isinstance(self._memory, ThreeRegimes) else None
-        self._columns = np.stack([np.ones(bundle.classes), self.share_ratios], axis=1)  # what weights are added up with
+        self._columns = np.stack([np.ones(bundle.classes), self.share_ratios]).T  # what weights are added up with
         self._seen = 0
 
     def predict(self, batch: ArrayLike) -> Floats:
