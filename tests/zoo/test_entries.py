@@ -21,6 +21,7 @@ KEPT = {
     "cifar10-cnn-dir0.1-quick": "cifar10-cnn-dir0.1-short",
     "cifar10-cnn-dir0.5-short": "cifar10-cnn-dir0.5-short-second",
     "cifar10-cnn-dir1.0-short": "cifar10-cnn-dir1.0-short-second",
+    "cifar10-resnet20-dir0.1-half": "cifar10-resnet20-dir0.1-half",
     "cifar10-resnet20-dir0.1-small": "cifar10-resnet20-dir0.1-small-second",
     "hapt-natural": "hapt-natural",
     "office31-cnn-dir0.1": "office31-cnn-dir0.1-second",
