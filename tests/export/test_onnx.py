@@ -188,6 +188,32 @@ def test_the_decision_alone_agrees_to_many_digits(changes: dict[str, Any]) -> No
     assert_like(run(graph, "features", stream, [100, 1]), adapter, expected, within=1e-10)
 
 
+@pytest.mark.parametrize("count", ["before", "after"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"prune_above": 4.0, "prune_to": 0.5}, {"prune_above": 40.0, "prune_to": 7.0}, {"prune_above": 900.0}],
+)
+def test_a_memory_may_be_pruned_anywhere_in_a_batch(changes: dict[str, Any], count: Any) -> None:
+    settings = BtflSettings(**changes, count=count, use_entropy=False)  # every sample is an event
+    bundle = make_bundle(64, 10, samples=300)
+    stream = make_stream(bundle, 400).astype(np.float32)
+    adapter = Btfl(bundle, settings)
+    expected = adapter.predict(stream)
+    assert np.count_nonzero(adapter.trace.event) > 350
+    graph = session(decision_graph(bundle, settings).SerializeToString())
+    for batches in ([400], [1], [2, 1, 65], [64], [13, 128]):
+        assert_like(run(graph, "features", stream, batches), adapter, expected, within=1e-12)
+
+
+def test_an_empty_batch_leaves_the_memory_as_it_was() -> None:
+    bundle = make_bundle(16, 4)
+    graph = session(decision_graph(bundle).SerializeToString())
+    found = run(graph, "features", make_stream(bundle, 3).astype(np.float32), [3])["new_state"]
+    probabilities, *_, after = graph.run(None, {"features": np.empty((0, 16), np.float32), "state": found})
+    assert probabilities.shape == (0, 4)
+    assert after.tolist() == found.tolist()
+
+
 @pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.parametrize("settings", [BtflSettings(), CoherentSettings(), CoherentSettings(inverse_kappa=0.3)])
 def test_a_session_that_is_told_its_batch_gives_the_same_bits(

@@ -2,7 +2,7 @@
 
 The same steps as ``btfl.methods.btfl``, in float64, and e on the same grid (``methods/btfl/weight.py``). With small
 networks most of what a graph costs is the number of its nodes, so that steps which are linear are written as one
-product. The memory of a batch is a ``Scan`` over its samples, so that an answer does not depend on how a stream is cut;
+product. The memory of a batch is a ``Loop`` over its prunes, so that an answer does not depend on how a stream is cut;
 a sample alone takes the same step without one.
 """
 
@@ -12,17 +12,21 @@ import math
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, alone_or_many, as_doubles, double, flat_logits, mixed, model
+from btfl.export.nodes import Nodes, alone_or_many, as_doubles, column, double, flat_logits, model
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.weight import Grid
 
-_COLUMNS = 5  # of what is found in a sample: log tau, two excesses of entropy, and of each likelihood its exponent
-_TAU, _EXCESS, _EXPONENT = 0, slice(1, 3), slice(3, 5)
+Floats = NDArray[np.float64]
+_COLUMNS = 6  # of what is found in a sample: log tau, two excesses of entropy, of each likelihood its exponent, and 1
+_TAU, _EXCESS, _EXPONENT, _ONE = 0, slice(1, 3), slice(3, 5), 5
+_NOTHING = -1000.0  # its exponential is 0
+_AHEAD = 64  # samples whose memory is summed up at once: more would be summed up in vain when a prune comes first
 
 
 def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -> onnx.ModelProto:
@@ -60,17 +64,17 @@ def _check(settings: BtflSettings) -> None:
 
 
 class _Decision:
-    """The decision's steps, on (5,) or (n, 5) columns: log tau, two excesses of entropy, two exponents u.
+    """The decision's steps, on (n, 6) columns: log tau, two excesses of entropy, two exponents of u, and 1.
 
-    What is found in a sample is a sum: ``likelihoods`` have log tau, minus the mean entropies, and log q; ``entropies``
-    have 0, the entropies, and log u. So the first three of their sum say whether it is an event, and the exponential of
-    the one times the other has u log q.
+    What is found in a sample is a sum: ``likelihoods`` have log tau, minus the mean entropies, -log q and log q, and 1;
+    ``entropies`` have 0, the entropies, log u - log d, and 0. So the first three of their sum say whether it is an
+    event, and the exponential of the one times the other adds up to -log tau_hat, once ``most`` has taken out of the
+    exponents what are none.
     """
 
     def __init__(self, bundle: ClientBundle, settings: BtflSettings) -> None:
-        self.settings, self.classes = settings, bundle.classes
+        self.settings, self.classes, self.grid = settings, bundle.classes, Grid(settings.prune_above)
         means = np.maximum(bundle.mean_entropies, settings.entropy_floor)
-        scales = np.array([means[0], settings.global_entropy_scale or means[1]])
         everyone = bundle.global_likelihood
         if settings.global_from == "others":
             everyone = everyone.without(bundle.local_likelihood)
@@ -78,100 +82,144 @@ class _Decision:
             one.log_odds(settings.smoothing) for one in (bundle.local_likelihood, everyone)
         )
         nothing = np.zeros_like(local)
-        self.odds = np.stack([local - others, nothing, nothing, local, others], axis=1)  # exact sums, as in the library
-        self.offsets = np.array([local_offset - offset, *-means, local_offset, offset])
-        self.of_entropies = np.zeros((2, _COLUMNS))  # of entropies with a minus sign
-        self.of_entropies[:, _EXCESS], self.of_entropies[:, _EXPONENT] = -np.eye(2), -np.diag(1.0 / scales)
-        self.largest = settings.log_u_limit + 1.0
-        self.may_be_larger = math.log(bundle.classes) / scales.min() > self.largest
-        self.ratio = np.zeros((_COLUMNS, 1))
-        if settings.use_characteristic:  # log u is an exponent less 1
-            scale = math.exp(-1.0) if settings.use_entropy else 1.0
-            self.ratio[_EXPONENT, 0] = scale / bundle.dimensions, -scale / bundle.dimensions
-        self.grid = Grid(settings.prune_above)
+        self.odds = np.stack([local - others, nothing, nothing, local, -others, nothing], axis=1)  # sums are exact
+        self.offsets = np.array([local_offset - offset, *-means, local_offset, -offset, 1.0])
+        self.of_entropies, self.entropies = np.zeros((2, _COLUMNS)), np.zeros(_COLUMNS)  # what is times -H, and added
+        self.of_entropies[:, _EXCESS] = -np.eye(2)
+        self.most = np.full(_COLUMNS, _NOTHING)
+        self.entropies[_EXPONENT] = -math.log(bundle.dimensions)
+        if settings.use_entropy:
+            scales = np.array([means[0], settings.global_entropy_scale or means[1]])
+            self.of_entropies[:, _EXPONENT] = -np.diag(1.0 / scales)
+            self.entropies[_EXPONENT] -= 1.0
+        if settings.use_characteristic:
+            self.most[_EXPONENT] = settings.log_u_limit - math.log(bundle.dimensions)
+        self.internal = np.zeros(_COLUMNS)
+        self.internal[_TAU] = 1.0
+        if settings.use_entropy:  # three signs must agree: (+, -, +) is internal, (-, +, -) external
+            self.internal[_EXCESS] = -1.0, 1.0
 
     def likelihoods(self, g: Nodes, z: str) -> str:
-        """Return (n, 5): what the likelihoods of the features' bits add to each column."""
+        """Return (n, 6): what the likelihoods of the features' bits add to each column."""
         bits = g("Cast", g("Greater", z, g.constant(THRESHOLD)), to=TensorProto.DOUBLE)
-        return g("Gemm", bits, g.constant(self.odds), g.constant(self.offsets))
+        return g("Gemm", bits, g.constant(self.odds), g.constant(self.offsets[None]))
+
+    def heads(self, g: Nodes, flat: str, alone: bool) -> tuple[str, str]:
+        """Return (2 n, classes) probabilities, of each sample the personal ones first, and what entropies add."""
+        scores = g("Reshape", flat, g.constant([2 if alone else -1, self.classes], np.int64))
+        logs = g("LogSoftmax", scores, axis=-1)
+        answers = g("Exp", logs)  # costs less than another Softmax
+        rows = g("Reshape", g("Mul", answers, logs), g.constant([1 if alone else -1, 2 * self.classes], np.int64))
+        sums = np.repeat(self.of_entropies, self.classes, axis=0)
+        return answers, g("Gemm", rows, g.constant(sums), g.constant(self.entropies[None]))
+
+    def signs(self, g: Nodes, entropies: str, likelihoods: str) -> str:
+        """Return (n, 6): -1, 0 or 1 for each column."""
+        return g("Sign", g("Add", entropies, likelihoods))
+
+    @property
+    def event(self) -> Floats:
+        """What signs are multiplied with, (6,), to get +1 or -1 and a fraction, which a cast to int8 drops."""
+        return np.asarray(-1.01 / np.abs(self.internal).sum() * self.internal)
+
+    @property
+    def counts(self) -> Floats:
+        """What signs are multiplied with, (6, 2), to get 1 for an external or internal event, and else 0 or less."""
+        agreement = np.stack([-self.internal, self.internal], axis=1)
+        agreement[_ONE] = 1.0 - np.abs(self.internal).sum()  # whole numbers: only if all agree, more than one less
+        return agreement if self.settings.use_history else np.zeros_like(agreement)
 
     def alone(self, g: Nodes, flat: str, likelihoods: str) -> None:
         """Decide for one sample."""
-        scores = g("Reshape", flat, g.constant([2, self.classes], np.int64))
-        answers, entropies = self.heads(g, scores, axis=1)
-        counts = self.events(g, entropies, likelihoods)
-        after = self.pruned(g, self.raised(g, "state", counts))
+        answers, entropies = self.heads(g, flat, alone=True)
+        signs = self.signs(g, entropies, likelihoods)
+        g("Cast", g("MatMul", signs, g.constant(self.event)), to=TensorProto.INT8, output=g.output("event"))
+        counted = g("Gemm", signs, g.constant(self.counts), "state")
+        after = self.pruned(g, g("Max", counted, "state"))  # of both: what is no event is no larger
         g("Reshape", after, g.constant([2], np.int64), output=g.output("new_state"))
         used = after if self.settings.count == "before" else g("Reshape", "state", g.constant([1, 2], np.int64))
-        weights = self.weights(g, used, self.rectified(g, entropies, likelihoods))
+        log_tau = g("Gemm", self.shares(g, entropies), likelihoods, transB=1)  # (1, n): row times row
+        parts = self.parts(g, used, log_tau, alone=True)
+        weights = g("Gemm", parts, g.constant(np.outer(self.grid.ones, [-1.0, 1.0])), g.constant([1.0, 0.0]))
+        g("Gather", weights, g.constant(1, np.int64), axis=1, output=g.output("e"))
         g("MatMul", weights, answers, output=g.output("probabilities"))
 
     def many(self, g: Nodes, flat: str, likelihoods: str) -> None:
         """Decide for the samples of a batch."""
-        scores = g("Reshape", flat, g.constant([0, 2, self.classes], np.int64))
-        answers, entropies = self.heads(g, scores, axis=2)
-        used = self.memory(g, self.events(g, entropies, likelihoods))
-        weights = self.weights(g, used, self.rectified(g, entropies, likelihoods))
-        mixed(g, answers, weights, output=g.output("probabilities"))
-
-    def heads(self, g: Nodes, scores: str, axis: int) -> tuple[str, str]:
-        """Return the probabilities of both heads, personal first, and what entropies add to each column."""
-        answers = g("Softmax", scores, axis=-1)
-        products = g("Mul", answers, g("LogSoftmax", scores, axis=-1))
-        entropies = g("ReduceSum", products, g.constant([axis], np.int64), keepdims=0)
-        return answers, g("MatMul", entropies, g.constant(self.of_entropies))
-
-    def events(self, g: Nodes, entropies: str, likelihoods: str) -> str:
-        """Return (n, 2) counts of external and internal events; ``event`` is +1, -1 or 0 for each sample."""
-        internal = np.zeros(_COLUMNS)
-        internal[_TAU] = 1.0
-        if self.settings.use_entropy:  # three signs must agree: (+, -, +) is internal, (-, +, -) external
-            internal[_EXCESS] = -1.0, 1.0
-        signs = g("Sign", g("Add", entropies, likelihoods))
-        least = 1.0 - np.abs(internal).sum()  # whole numbers: only if all agree, more than one less than all
-        agreement = np.stack([-internal, internal], axis=1)
-        counts = g("Relu", g("Gemm", signs, g.constant(agreement), g.constant([least] * 2)))
-        difference = g("MatMul", counts, g.constant([1.0, -1.0]))
-        g("Cast", difference, to=TensorProto.INT8, output=g.output("event"))
-        return counts
+        answers, entropies = self.heads(g, flat, alone=False)
+        signs = self.signs(g, entropies, likelihoods)
+        event = column(g, signs, self.event)
+        g("Cast", g("Reshape", event, g.constant([-1], np.int64)), to=TensorProto.INT8, output=g.output("event"))
+        used = self.memory(g, g("Relu", g("MatMul", signs, g.constant(self.counts))))
+        terms = g("Mul", self.shares(g, entropies), likelihoods)
+        e = column(g, self.parts(g, used, column(g, terms, np.ones(_COLUMNS)), alone=False), self.grid.ones)
+        g("Reshape", e, g.constant([-1], np.int64), output=g.output("e"))
+        both = np.repeat([[-1.0, 1.0], [1.0, 0.0]], self.classes, axis=1)  # a weight for each of both heads' answers
+        weights = g("Gemm", e, g.constant(both[:1]), g.constant(both[1:]))
+        rows = g("Reshape", answers, g.constant([-1, 2 * self.classes], np.int64))
+        halves = g.constant(np.tile(np.eye(self.classes), (2, 1)))
+        g("MatMul", g("Mul", weights, rows), halves, output=g.output("probabilities"))
 
     def memory(self, g: Nodes, counts: str) -> str:
-        """Return (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards."""
-        body, before = Nodes("memory"), self.settings.count == "before"
-        raised = self.raised(body, "before", "count", output="raised" if before else None)
-        self.pruned(body, raised, output="after")
-        seen = raised if before else body("Identity", "before", output="judged_with")
-        pair = [double("before", 2), double("count", 2)]
-        graph = helper.make_graph(body.nodes, "memory", pair, [double("after", 2), double(seen, 2)])
-        outputs = [g.output("new_state"), f"{g.name}_seen"]
-        g.nodes.append(helper.make_node("Scan", ["state", counts], outputs, body=graph, num_scan_inputs=1))
-        return self.pruned(g, outputs[1], axes=g.constant([1], np.int64)) if before else outputs[1]
+        """Return (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards.
 
-    def raised(self, g: Nodes, before: str, count: str, output: str | None = None) -> str:
-        """Return a and b with the events of a sample."""
-        return g("Add", before, count if self.settings.use_history else g("Sub", count, count), output=output)
+        Between two prunes a and b are cumulative sums. So each pass of a ``Loop`` sums up the counts of the next
+        samples, one after the other as the library does, and keeps the sums up to the first that is to be pruned.
+        """
+        before = self.settings.count == "before"
+        begun = g("Reshape", "state", g.constant([1, 2], np.int64))
+        samples = g("Shape", counts, start=0, end=1)
+        body = self.up_to_a_prune(counts, samples)
+        known = g.constant(np.empty((0, 2))) if before else begun
+        last, rows = f"{g.name}_last", f"{g.name}_rows"
+        inputs = [g("Squeeze", samples), "", g.constant([0], np.int64), begun, known]
+        g.nodes.append(helper.make_node("Loop", inputs, [f"{g.name}_end", last, rows], body=body))
+        g("Reshape", last, g.constant([2], np.int64), output=g.output("new_state"))
+        return rows if before else g("Slice", rows, g.constant([0], np.int64), g.constant([-1], np.int64))
 
-    def pruned(self, g: Nodes, raised: str, axes: str = "", output: str | None = None) -> str:
-        """Return a and b, pruned where their sum is too large."""
-        total = g("ReduceSum", raised, axes, keepdims=1)
+    def up_to_a_prune(self, counts: str, samples: str) -> onnx.GraphProto:
+        """Return a pass: from where it starts, the state there and the rows so far to where the next one starts."""
+        g = Nodes("memory")
+        one = g.constant([1], np.int64)
+        ahead = g("Slice", counts, "start", g("Add", "start", g.constant([_AHEAD], np.int64)))
+        sums = g("CumSum", g("Concat", "before", ahead, axis=0), g.constant(0, np.int64))
+        total = column(g, sums, np.ones(2))
+        short = g("Cast", g("LessOrEqual", total, g.constant(self.settings.prune_above)), to=TensorProto.INT64)
+        too_long = g("ReduceSum", short, g.constant([0], np.int64), keepdims=0)  # the first one, since sums only grow
+        place = g("Max", one, g("Min", too_long, g("Shape", ahead, start=0, end=1)))
+        self.pruned(g, g("Gather", sums, place, axis=0), output="after")
+        g("Concat", "rows", g("Slice", sums, one, place), "after", axis=0, output="more_rows")
+        g("Add", "start", place, output="end")
+        g("Squeeze", g("Less", "end", samples), output="go_on")
+        number, start, end = (
+            helper.make_tensor_value_info(name, TensorProto.INT64, shape)
+            for name, shape in (("number", []), ("start", [1]), ("end", [1]))
+        )
+        went_on, go_on = (helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("went_on", "go_on"))
+        inputs = [number, went_on, start, double("before", 1, 2), double("rows", "known", 2)]
+        outputs = [go_on, end, double("after", 1, 2), double("more_rows", "more", 2)]
+        return helper.make_graph(g.nodes, "memory", inputs, outputs)
+
+    def pruned(self, g: Nodes, raised: str, output: str | None = None) -> str:
+        """Return (1, 2) a and b, pruned if their sum is too large."""
+        total = g("MatMul", raised, g.constant(np.ones((2, 2))))  # of the same shape, as that costs less
         scaled = raised if self.settings.prune_to == 1.0 else g("Mul", g.constant(self.settings.prune_to), raised)
-        pruned = g("Add", g.constant(1.0), g("Div", scaled, total))
-        return g("Where", g("Greater", total, g.constant(self.settings.prune_above)), pruned, raised, output=output)
+        pruned = g("Add", g.constant([[1.0, 1.0]]), g("Div", scaled, total))
+        is_long = g("Greater", total, g.constant([[self.settings.prune_above] * 2]))
+        return g("Where", is_long, pruned, raised, output=output)
 
-    def rectified(self, g: Nodes, entropies: str, likelihoods: str) -> str:
-        """Return (n, 1) log tau_hat."""
-        limit = self.settings.log_tau_limit
-        if self.settings.use_entropy:
-            if self.may_be_larger:
-                entropies = g("Clip", entropies, "", g.constant(self.largest))
-            likelihoods = g("Mul", g("Exp", entropies), likelihoods)
-        return g("Clip", g("MatMul", likelihoods, g.constant(self.ratio)), g.constant(-limit), g.constant(limit))
+    def shares(self, g: Nodes, entropies: str) -> str:
+        """Return (n, 6): u / d in two columns, and 0."""
+        return g("Exp", g("Min", entropies, g.constant(self.most[None])))
 
-    def weights(self, g: Nodes, used: str, log_tau_hat: str) -> str:
-        """Return (n, 2) weights of the personal and the global head; ``e``, (n,), are the latter."""
-        grid = self.grid
-        log_density = g("Gemm", used, g.constant(np.stack([grid.log_m, grid.log_rest])), g.constant(grid.log_widths))
-        odds_against = g("Gemm", g("Exp", log_tau_hat), g.constant(grid.odds_against[None]), g.constant(1.0))  # and 1
-        parts = g("Div", g("Softmax", log_density, axis=-1), odds_against)
-        g("MatMul", parts, g.constant(grid.ones), output=g.output("e"))
-        return g("Gemm", parts, g.constant(np.outer(grid.ones, [-1.0, 1.0])), g.constant([1.0, 0.0]))
+    def parts(self, g: Nodes, used: str, log_tau: str, alone: bool) -> str:
+        """Return (n, points): parts that add up to e, the weight of the global head.
+
+        ``log_tau`` is (1, n) if it is of a sample ``alone``: with another n that branch is never taken, but its shapes
+        must fit all the same.
+        """
+        grid, limit = self.grid, self.settings.log_tau_limit
+        logs = g("Gemm", used, g.constant(np.stack([grid.log_m, grid.log_rest])), g.constant(grid.log_widths))
+        tau_hat = g("Exp", g("Clip", log_tau, g.constant(-limit), g.constant(limit)))
+        one_and_odds = g("Gemm", tau_hat, g.constant(grid.odds_against[None]), g.constant(1.0), transA=int(alone))
+        return g("Div", g("Softmax", logs, axis=-1), one_and_odds)

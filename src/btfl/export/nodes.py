@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from btfl.core.bundle import ClientBundle
@@ -88,6 +89,11 @@ def alone_or_many(
     is_one = g("Equal", g("Shape", batch, start=0, end=1), g.constant([1], np.int64))
     names = [output.name for output in outputs]
     g.nodes.append(helper.make_node("If", [is_one], names, then_branch=branches["alone"], else_branch=branches["many"]))
+
+
+def column(g: Nodes, rows: str, by: NDArray[np.float64]) -> str:
+    """Return (n, 1): each row times a vector, as a matrix: onnxruntime multiplies rows with a vector one by one."""
+    return g("MatMul", rows, g.constant(by[:, None]))
 
 
 def mixed(g: Nodes, answers: str, weights: str, output: str) -> str:
