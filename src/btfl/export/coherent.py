@@ -18,7 +18,7 @@ from onnx import helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, alone_or_many, as_doubles, double, logits, mixed, model
+from btfl.export.nodes import Nodes, alone_or_many, as_doubles, column, double, logits, mixed, model
 from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 
@@ -42,7 +42,7 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
         raise InputError(f"density = {chosen.density!r} has scores that are not linear, which cannot be exported")
     g = Nodes("decision")
     scores = logits(g, as_doubles(g), heads)
-    probabilities, step = g("Softmax", scores, axis=-1), _Step(adapter)
+    probabilities, step = g("Softmax", scores, axis=-1), _Step(adapter, bundle.classes)
 
     def alone(branch: Nodes) -> None:
         step.alone(branch, _factors(branch, adapter, scores, probabilities, alone=True), probabilities)
@@ -89,8 +89,8 @@ class _Step:
     and all that is asked for is linear in it.
     """
 
-    def __init__(self, adapter: Coherent) -> None:
-        row, settings = np.eye(_ROW), adapter.settings
+    def __init__(self, adapter: Coherent, classes: int) -> None:
+        row, settings, self.classes = np.eye(_ROW), adapter.settings, classes
         internal, mixture, certain = row[0], row[2] + row[3], row[4] + row[5]
         added, kept = 1.0 - settings.forgetting, settings.forgetting
         a = kept * (row[6] + row[7]) + row[4] + added * certain
@@ -109,7 +109,7 @@ class _Step:
         both = np.stack([self.left, self.right])
         forms = g("Add", g("MatMul", "state", g.constant(both[:, :_STATE])), g.constant(both[:, _STATE]))
         times = g("Mul", g("ReduceProd", forms, g.constant([0], np.int64), keepdims=0), factors)
-        row = g("Div", times, g("MatMul", times, g.constant(self.over)))
+        row = self.normalised(g, times)
         asked = np.column_stack([self.e, self.external, self.state[:, :_STATE], self.weights])
         sizes = g.constant([1, 1, _STATE, self.weights.shape[1]], np.int64)
         parts = [g.output("e"), g.output("all_external"), g.output("new_state"), f"{g.name}_weights"]
@@ -121,20 +121,28 @@ class _Step:
         body = Nodes("memory")
         forms = (body.constant(self.state @ form) for form in (self.left, self.right))
         left, right = (body("MatMul", "before", form) for form in forms)
-        times = body("Mul", body("Mul", left, right), "factors")
-        body("Div", times, body("MatMul", times, body.constant(self.over)), output="after")
-        body("Reshape", "after", body.constant([_ROW], np.int64), output="row")
-        inputs = [double("before", 1, _ROW), double("factors", _ROW)]
-        graph = helper.make_graph(body.nodes, "memory", inputs, [double("after", 1, _ROW), double("row", _ROW)])
+        times = body("Mul", body("Mul", left, right), "factors", output="times")
+        self.normalised(body, times, output="after")
+        row, names = (1, _ROW), ("before", "factors", "after", "times")
+        before, factor, after, product = (double(name, *row) for name in names)
+        graph = helper.make_graph(body.nodes, "memory", [before, factor], [after, product])
         known = g("Unsqueeze", g("Concat", "state", g.constant([1.0]), axis=0), g.constant([0], np.int64))
         begun = g("MatMul", known, g.constant(np.linalg.pinv(self.state)))  # a row that the state follows from
-        last, rows = f"{g.name}_last", f"{g.name}_rows"
-        g.nodes.append(helper.make_node("Scan", [begun, factors], [last, rows], body=graph, num_scan_inputs=1))
-        after = g("MatMul", last, g.constant(self.state[:, :_STATE]))
-        g("Reshape", after, g.constant([_STATE], np.int64), output=g.output("new_state"))
-        g("MatMul", rows, g.constant(self.e), output=g.output("e"))
-        g("MatMul", rows, g.constant(self.external), output=g.output("all_external"))
-        mixed(g, probabilities, g("MatMul", rows, g.constant(self.weights)), output=g.output("probabilities"))
+        each = g("Unsqueeze", factors, g.constant([1], np.int64))
+        last, found = f"{g.name}_last", f"{g.name}_times"
+        g.nodes.append(helper.make_node("Scan", [begun, each], [last, found], body=graph, num_scan_inputs=1))
+        new_state = g("MatMul", last, g.constant(self.state[:, :_STATE]))
+        g("Reshape", new_state, g.constant([_STATE], np.int64), output=g.output("new_state"))
+        rows = self.normalised(g, g("Reshape", found, g.constant([-1, _ROW], np.int64)))
+        for name, asked in (("e", self.e), ("all_external", self.external)):
+            g("Reshape", column(g, rows, asked), g.constant([-1], np.int64), output=g.output(name))
+        heads, answer = self.weights.shape[1], g.output("probabilities")
+        weights = g("MatMul", rows, g.constant(np.repeat(self.weights, self.classes, axis=1)))
+        mixed(g, probabilities, weights, heads, self.classes, output=answer)
+
+    def normalised(self, g: Nodes, times: str, output: str | None = None) -> str:
+        """Return rows over their T and E."""
+        return g("Div", times, g("MatMul", times, g.constant(self.over)), output=output)
 
 
 def _forms(change: float) -> tuple[Floats, Floats]:

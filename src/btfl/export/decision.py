@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, alone_or_many, as_doubles, column, double, flat_logits, model
+from btfl.export.nodes import Nodes, alone_or_many, as_doubles, column, double, flat_logits, mixed, model
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.weight import Grid
 
@@ -135,7 +135,7 @@ class _Decision:
         signs = self.signs(g, entropies, likelihoods)
         g("Cast", g("MatMul", signs, g.constant(self.event)), to=TensorProto.INT8, output=g.output("event"))
         counted = g("Gemm", signs, g.constant(self.counts), "state")
-        after = self.pruned(g, g("Max", counted, "state"))  # of both: what is no event is no larger
+        _, after = self.pruned(g, g("Max", counted, "state"))  # of both: what is no event is no larger
         g("Reshape", after, g.constant([2], np.int64), output=g.output("new_state"))
         used = after if self.settings.count == "before" else g("Reshape", "state", g.constant([1, 2], np.int64))
         log_tau = g("Gemm", self.shares(g, entropies), likelihoods, transB=1)  # (1, n): row times row
@@ -154,11 +154,9 @@ class _Decision:
         terms = g("Mul", self.shares(g, entropies), likelihoods)
         e = column(g, self.parts(g, used, column(g, terms, np.ones(_COLUMNS)), alone=False), self.grid.ones)
         g("Reshape", e, g.constant([-1], np.int64), output=g.output("e"))
-        both = np.repeat([[-1.0, 1.0], [1.0, 0.0]], self.classes, axis=1)  # a weight for each of both heads' answers
+        both = np.repeat([[-1.0, 1.0], [1.0, 0.0]], self.classes, axis=1)  # times e, and added: 1 - e and e
         weights = g("Gemm", e, g.constant(both[:1]), g.constant(both[1:]))
-        rows = g("Reshape", answers, g.constant([-1, 2 * self.classes], np.int64))
-        halves = g.constant(np.tile(np.eye(self.classes), (2, 1)))
-        g("MatMul", g("Mul", weights, rows), halves, output=g.output("probabilities"))
+        mixed(g, answers, weights, heads=2, classes=self.classes, output=g.output("probabilities"))
 
     def memory(self, g: Nodes, counts: str) -> str:
         """Return (n, 2): the a and b each sample is judged with; ``new_state`` is what they are afterwards.
@@ -166,47 +164,47 @@ class _Decision:
         Between two prunes a and b are cumulative sums. So each pass of a ``Loop`` sums up the counts of the next
         samples, one after the other as the library does, and keeps the sums up to the first that is to be pruned.
         """
-        before = self.settings.count == "before"
         begun = g("Reshape", "state", g.constant([1, 2], np.int64))
         samples = g("Shape", counts, start=0, end=1)
         body = self.up_to_a_prune(counts, samples)
-        known = g.constant(np.empty((0, 2))) if before else begun
         last, rows = f"{g.name}_last", f"{g.name}_rows"
-        inputs = [g("Squeeze", samples), "", g.constant([0], np.int64), begun, known]
+        inputs = [g("Squeeze", samples), "", g.constant([0], np.int64), begun, g.constant(np.empty((0, 2)))]
         g.nodes.append(helper.make_node("Loop", inputs, [f"{g.name}_end", last, rows], body=body))
         g("Reshape", last, g.constant([2], np.int64), output=g.output("new_state"))
-        return rows if before else g("Slice", rows, g.constant([0], np.int64), g.constant([-1], np.int64))
+        if self.settings.count == "before":
+            return rows
+        return g("Slice", g("Concat", begun, rows, axis=0), g.constant([0], np.int64), samples)
 
     def up_to_a_prune(self, counts: str, samples: str) -> onnx.GraphProto:
         """Return a pass: from where it starts, the state there and the rows so far to where the next one starts."""
         g = Nodes("memory")
-        one = g.constant([1], np.int64)
+        ones = g.constant([1, 1], np.int64)
         ahead = g("Slice", counts, "start", g("Add", "start", g.constant([_AHEAD], np.int64)))
         sums = g("CumSum", g("Concat", "before", ahead, axis=0), g.constant(0, np.int64))
-        total = column(g, sums, np.ones(2))
-        short = g("Cast", g("LessOrEqual", total, g.constant(self.settings.prune_above)), to=TensorProto.INT64)
-        too_long = g("ReduceSum", short, g.constant([0], np.int64), keepdims=0)  # the first one, since sums only grow
-        place = g("Max", one, g("Min", too_long, g("Shape", ahead, start=0, end=1)))
-        self.pruned(g, g("Gather", sums, place, axis=0), output="after")
-        g("Concat", "rows", g("Slice", sums, one, place), "after", axis=0, output="more_rows")
-        g("Add", "start", place, output="end")
+        is_short, states = self.pruned(g, sums)
+        short = g("ReduceSum", g("Cast", is_short, to=TensorProto.INT64), g.constant([0], np.int64), keepdims=0)
+        end = g("Add", g("Max", short, ones), ones)  # sums only grow: behind the first that is not short
+        kept = g("Slice", states, g.constant([1, 0], np.int64), end)  # and both columns, as it is at least 2
+        g("Gather", kept, g.constant([-1], np.int64), axis=0, output="after")
+        g("Concat", "rows", kept, axis=0, output="more_rows")
+        g("Shape", "more_rows", start=0, end=1, output="end")
         g("Squeeze", g("Less", "end", samples), output="go_on")
-        number, start, end = (
+        number, start, end_ = (
             helper.make_tensor_value_info(name, TensorProto.INT64, shape)
             for name, shape in (("number", []), ("start", [1]), ("end", [1]))
         )
         went_on, go_on = (helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("went_on", "go_on"))
         inputs = [number, went_on, start, double("before", 1, 2), double("rows", "known", 2)]
-        outputs = [go_on, end, double("after", 1, 2), double("more_rows", "more", 2)]
+        outputs = [go_on, end_, double("after", 1, 2), double("more_rows", "more", 2)]
         return helper.make_graph(g.nodes, "memory", inputs, outputs)
 
-    def pruned(self, g: Nodes, raised: str, output: str | None = None) -> str:
-        """Return (1, 2) a and b, pruned if their sum is too large."""
-        total = g("MatMul", raised, g.constant(np.ones((2, 2))))  # of the same shape, as that costs less
+    def pruned(self, g: Nodes, raised: str) -> tuple[str, str]:
+        """Return whether the sum of a and b is short enough, and a and b, pruned where it is not; (n, 2) each."""
+        total = g("MatMul", raised, g.constant(np.ones((2, 2))))  # twice: what need not be repeated costs less
         scaled = raised if self.settings.prune_to == 1.0 else g("Mul", g.constant(self.settings.prune_to), raised)
         pruned = g("Add", g.constant([[1.0, 1.0]]), g("Div", scaled, total))
-        is_long = g("Greater", total, g.constant([[self.settings.prune_above] * 2]))
-        return g("Where", is_long, pruned, raised, output=output)
+        is_short = g("LessOrEqual", total, g.constant([[self.settings.prune_above] * 2]))
+        return is_short, g("Where", is_short, raised, pruned)
 
     def shares(self, g: Nodes, entropies: str) -> str:
         """Return (n, 6): u / d in two columns, and 0."""

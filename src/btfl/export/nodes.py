@@ -96,10 +96,17 @@ def column(g: Nodes, rows: str, by: NDArray[np.float64]) -> str:
     return g("MatMul", rows, g.constant(by[:, None]))
 
 
-def mixed(g: Nodes, answers: str, weights: str, output: str) -> str:
-    """Return (n, classes): the heads' answers, (n, heads, classes), under (n, heads) weights."""
-    rows = g("Unsqueeze", weights, g.constant([1], np.int64))
-    return g("Squeeze", g("MatMul", rows, answers), g.constant([1], np.int64), output=output)
+def mixed(g: Nodes, answers: str, weights: str, heads: int, classes: int, output: str) -> str:
+    """Return (n, classes): the heads' answers under their weights, as one product for all samples.
+
+    Parameters
+    ----------
+    answers : n x heads x classes of them, in any shape
+    weights : (n, heads x classes), a head's weight for each of its classes
+    """
+    rows = g("Reshape", answers, g.constant([-1, heads * classes], np.int64))
+    over_heads = np.tile(np.eye(classes), (heads, 1))
+    return g("MatMul", g("Mul", rows, weights), g.constant(over_heads), output=output)
 
 
 def model(g: Nodes, bundle: ClientBundle, state_size: int, more: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:
