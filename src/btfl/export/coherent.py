@@ -119,18 +119,20 @@ class _Step:
     def many(self, g: Nodes, factors: str, probabilities: str) -> None:
         """Take in the samples of a batch, one after the other; the row of one is what the next begins with."""
         body = Nodes("memory")
-        forms = (body.constant(self.state @ form) for form in (self.left, self.right))
-        left, right = (body("MatMul", "before", form) for form in forms)
-        times = body("Mul", body("Mul", left, right), "factors", output="times")
-        self.normalised(body, times, output="after")
-        row, names = (1, _ROW), ("before", "factors", "after", "times")
-        before, factor, after, product = (double(name, *row) for name in names)
-        graph = helper.make_graph(body.nodes, "memory", [before, factor], [after, product])
+        left, right = (body("Gemm", "before", form) for form in ("left", body.constant(self.state @ self.right)))
+        self.normalised(body, body("Mul", left, right, output="times"), output="after")
+        before, form, after, times = (
+            double(name, size, _ROW) for name, size in (("before", 1), ("left", _ROW), ("after", 1), ("times", 1))
+        )
+        graph = helper.make_graph(body.nodes, "memory", [before, form], [after, times])
         known = g("Unsqueeze", g("Concat", "state", g.constant([1.0]), axis=0), g.constant([0], np.int64))
         begun = g("MatMul", known, g.constant(np.linalg.pinv(self.state)))  # a row that the state follows from
         each = g("Unsqueeze", factors, g.constant([1], np.int64))
+        lefts = g(
+            "Mul", each, g.constant(self.state @ self.left)
+        )  # with the factors, all at once: one node less a step
         last, found = f"{g.name}_last", f"{g.name}_times"
-        g.nodes.append(helper.make_node("Scan", [begun, each], [last, found], body=graph, num_scan_inputs=1))
+        g.nodes.append(helper.make_node("Scan", [begun, lefts], [last, found], body=graph, num_scan_inputs=1))
         new_state = g("MatMul", last, g.constant(self.state[:, :_STATE]))
         g("Reshape", new_state, g.constant([_STATE], np.int64), output=g.output("new_state"))
         rows = self.normalised(g, g("Reshape", found, g.constant([-1, _ROW], np.int64)))
