@@ -29,11 +29,13 @@ onnx = pytest.importorskip("onnx", reason="exporting to ONNX needs `pip install 
 pytest.importorskip("onnxscript", reason="exporting to ONNX needs `pip install btfl[onnx]`")
 
 from btfl.export.clients import find_client  # noqa: E402
+from btfl.export.coherent import coherent_graph  # noqa: E402
 from btfl.export.decision import decision_graph  # noqa: E402
 from btfl.export.write import export_split, export_whole  # noqa: E402
 from btfl.monitor import carried_levels  # noqa: E402
 
 Out = dict[str, np.ndarray]
+REGIMES = ("internal", "mixture", "a", "b")
 
 
 def session(model: bytes | str | Path, batch: int | None = None) -> Any:
@@ -130,13 +132,12 @@ def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSett
     assert adapter.trace.e.min() < 0.5  # the stream exercises the memory
     assert adapter.trace.e.max() > 0.7
     whole = session(export_whole(trained, tmp_path / "client.onnx", settings))
-    names = ("internal", "mixture", "a", "b")
     for batches in ([1], [32], [7, 1, 40]):
         found = run(whole, "images", images, batches, state=(1 / 3, 1 / 3, 1, 1))
         assert np.abs(found["probabilities"] - expected).max() < 1e-5
         assert np.abs(found["e"] - adapter.trace.e).max() < 1e-5
         assert np.abs(found["all_external"] - adapter.trace.all_external).max() < 1e-5
-        assert found["new_state"] == pytest.approx([adapter.state[name] for name in names], rel=1e-5)
+        assert found["new_state"] == pytest.approx([adapter.state[name] for name in REGIMES], rel=1e-5)
     with pytest.raises(InputError, match="ablation"):
         export_whole(trained, tmp_path / "client.onnx", replace(settings, memory="soft"))
 
@@ -186,6 +187,23 @@ def test_the_decision_alone_agrees_to_many_digits(changes: dict[str, Any]) -> No
     expected = adapter.predict(stream)
     graph = session(decision_graph(bundle, settings).SerializeToString())
     assert_like(run(graph, "features", stream, [100, 1]), adapter, expected, within=1e-10)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"forgetting": 0.9, "change": 0.2, "log_tau_limit": 600.0, "temperature": 0.05}, {"inverse_kappa": 0.3}],
+)
+def test_coherents_decision_alone_agrees_to_many_digits(trained: DeployedClient, changes: dict[str, Any]) -> None:
+    bundle, stream = trained.bundle, extract(trained.extractor(), synthetical(1, 600))
+    adapter = Coherent(bundle, CoherentSettings(**changes))
+    expected = adapter.predict(stream)
+    graph = session(coherent_graph(bundle, adapter.settings).SerializeToString())
+    for batches in ([600], [32], [100, 1]):
+        found = run(graph, "features", stream, batches, state=(1 / 3, 1 / 3, 1, 1))
+        assert np.abs(found["probabilities"] - expected).max() < 1e-10
+        assert np.abs(found["e"] - adapter.trace.e).max() < 1e-10
+        assert np.abs(found["all_external"] - adapter.trace.all_external).max() < 1e-10
+        assert found["new_state"] == pytest.approx([adapter.state[name] for name in REGIMES], rel=1e-10)
 
 
 @pytest.mark.parametrize("count", ["before", "after"])

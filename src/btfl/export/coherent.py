@@ -43,35 +43,31 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
     g = Nodes("decision")
     scores = logits(g, as_doubles(g), heads)
     probabilities, step = g("Softmax", scores, axis=-1), _Step(adapter, bundle.classes)
-
-    def alone(branch: Nodes) -> None:
-        step.alone(branch, _factors(branch, adapter, scores, probabilities, alone=True), probabilities)
-
-    def many(branch: Nodes) -> None:
-        step.many(branch, _factors(branch, adapter, scores, probabilities, alone=False), probabilities)
-
+    factors = _factors(g, adapter, scores, probabilities)
     answer = double("probabilities", "batch", bundle.classes)
     outputs = [answer, double("e", "batch"), double("all_external", "batch"), double("new_state", _STATE)]
-    alone_or_many(g, probabilities, outputs, alone, many)
+    alone_or_many(
+        g,
+        probabilities,
+        outputs,
+        lambda branch: step.alone(branch, factors, probabilities),
+        lambda branch: step.many(branch, factors, probabilities),
+    )
     return model(g, bundle, state_size=_STATE, more=[double("all_external", "batch")])
 
 
-def _factors(g: Nodes, adapter: Coherent, scores: str, probabilities: str, alone: bool) -> str:
-    """Return (n, 10) factors of the memory's row, tau or 1; of a sample alone (10,)."""
+def _factors(g: Nodes, adapter: Coherent, scores: str, probabilities: str) -> str:
+    """Return (n, 10) factors of the memory's row, tau or 1."""
     limit = adapter.settings.log_tau_limit
     if adapter.compares_means:  # the last head has the client's own class means, the one before it everyone's
-        axes = g.constant([0, 2] if alone else [2], np.int64)
-        log_tau = g(
-            "MatMul",
-            g("ReduceLogSumExp", scores, axes, keepdims=0),
-            g.constant(np.outer([0.0, 0.0, -1.0, 1.0], _TIMES_TAU)),
-        )
+        of_mean = g.constant(np.outer([0.0, 0.0, -1.0, 1.0], _TIMES_TAU))
+        log_tau = g("Gemm", g("ReduceLogSumExp", scores, g.constant([2], np.int64), keepdims=0), of_mean)
         return g("Exp", g("Clip", log_tau, g.constant(-limit), g.constant(limit)))
     heads, classes = len(adapter.heads), len(adapter.share_ratios)
     of_class = np.zeros((heads, classes, _ROW))  # the generative head's probabilities add up to 1
     of_class[2] = np.where(_TIMES_TAU, adapter.share_ratios[:, None], 1.0)
-    flat = g("Reshape", probabilities, g.constant([heads * classes] if alone else [0, heads * classes], np.int64))
-    tau = g("MatMul", flat, g.constant(of_class.reshape(-1, _ROW)))
+    flat = g("Reshape", probabilities, g.constant([-1, heads * classes], np.int64))
+    tau = g("Gemm", flat, g.constant(of_class.reshape(-1, _ROW)))
     return g("Clip", tau, g.constant(math.exp(-limit)), g.constant(math.exp(limit)))
 
 
@@ -105,16 +101,21 @@ class _Step:
         self.over[:4, :4] = self.over[4:6, 4:] = 1.0
 
     def alone(self, g: Nodes, factors: str, probabilities: str) -> None:
-        """Take in one sample; all is (10,)."""
-        both = np.stack([self.left, self.right])
-        forms = g("Add", g("MatMul", "state", g.constant(both[:, :_STATE])), g.constant(both[:, _STATE]))
-        times = g("Mul", g("ReduceProd", forms, g.constant([0], np.int64), keepdims=0), factors)
-        row = self.normalised(g, times)
+        """Take in one sample."""
+        left, right = self.of_state(g, self.left, self.right)
+        row = self.normalised(g, g("Mul", g("Mul", left, right), factors))
         asked = np.column_stack([self.e, self.external, self.state[:, :_STATE], self.weights])
-        sizes = g.constant([1, 1, _STATE, self.weights.shape[1]], np.int64)
+        sizes = [1, 1, _STATE, self.weights.shape[1]]
+        flat = g("Reshape", g("Gemm", row, g.constant(asked)), g.constant([sum(sizes)], np.int64))
         parts = [g.output("e"), g.output("all_external"), g.output("new_state"), f"{g.name}_weights"]
-        g.nodes.append(helper.make_node("Split", [g("MatMul", row, g.constant(asked)), sizes], parts, axis=0))
+        g.nodes.append(helper.make_node("Split", [flat, g.constant(sizes, np.int64)], parts, axis=0))
         g("MatMul", parts[-1], probabilities, output=g.output("probabilities"))
+
+    @staticmethod
+    def of_state(g: Nodes, *forms: Floats) -> list[str]:
+        """Return (1, 10) for each form: the state and a 1 times it. Products of vectors, (4,), would cost more."""
+        state = g("Reshape", "state", g.constant([1, _STATE], np.int64))
+        return [g("Gemm", state, g.constant(form[:_STATE]), g.constant(form[_STATE:])) for form in forms]
 
     def many(self, g: Nodes, factors: str, probabilities: str) -> None:
         """Take in the samples of a batch, one after the other; the row of one is what the next begins with."""
@@ -125,15 +126,14 @@ class _Step:
             double(name, size, _ROW) for name, size in (("before", 1), ("left", _ROW), ("after", 1), ("times", 1))
         )
         graph = helper.make_graph(body.nodes, "memory", [before, form], [after, times])
-        known = g("Unsqueeze", g("Concat", "state", g.constant([1.0]), axis=0), g.constant([0], np.int64))
-        begun = g("MatMul", known, g.constant(np.linalg.pinv(self.state)))  # a row that the state follows from
+        (begun,) = self.of_state(g, np.linalg.pinv(self.state))  # a row that the state follows from
         each = g("Unsqueeze", factors, g.constant([1], np.int64))
         lefts = g(
             "Mul", each, g.constant(self.state @ self.left)
         )  # with the factors, all at once: one node less a step
         last, found = f"{g.name}_last", f"{g.name}_times"
         g.nodes.append(helper.make_node("Scan", [begun, lefts], [last, found], body=graph, num_scan_inputs=1))
-        new_state = g("MatMul", last, g.constant(self.state[:, :_STATE]))
+        new_state = g("Gemm", last, g.constant(self.state[:, :_STATE]))
         g("Reshape", new_state, g.constant([_STATE], np.int64), output=g.output("new_state"))
         rows = self.normalised(g, g("Reshape", found, g.constant([-1, _ROW], np.int64)))
         for name, asked in (("e", self.e), ("all_external", self.external)):
@@ -144,7 +144,7 @@ class _Step:
 
     def normalised(self, g: Nodes, times: str, output: str | None = None) -> str:
         """Return rows over their T and E."""
-        return g("Div", times, g("MatMul", times, g.constant(self.over)), output=output)
+        return g("Div", times, g("Gemm", times, g.constant(self.over)), output=output)
 
 
 def _forms(change: float) -> tuple[Floats, Floats]:
