@@ -172,6 +172,7 @@ def test_models_of_signals_and_vectors_can_be_exported(model: str, shape: tuple[
         {},
         {"count": "after"},
         {"prune_above": 300.0, "prune_to": 30.0},
+        {"prune_above": 9.7, "prune_to": 7.7},
         {"smoothing": "squeeze", "global_from": "others", "global_entropy_scale": 4.6},
         {"use_entropy": False},
         {"use_characteristic": False},
@@ -221,6 +222,22 @@ def test_a_memory_may_be_pruned_anywhere_in_a_batch(changes: dict[str, Any], cou
     graph = session(decision_graph(bundle, settings).SerializeToString())
     for batches in ([400], [1], [2, 1, 65], [64], [13, 128]):
         assert_like(run(graph, "features", stream, batches), adapter, expected, within=1e-12)
+
+
+@pytest.mark.parametrize("batch", [1, 40])
+def test_another_runtime_gives_the_same(trained: DeployedClient, batch: int) -> None:
+    from onnx.reference import ReferenceEvaluator
+
+    features = extract(trained.extractor(), synthetical(1, 40))[:batch]
+    for model, state in (
+        (decision_graph(trained.bundle, BtflSettings(use_entropy=False)), np.ones(2)),
+        (coherent_graph(trained.bundle), np.array([1 / 3, 1 / 3, 1, 1])),
+    ):
+        onnx.checker.check_model(model, full_check=True)
+        inputs = {"features": features, "state": state}
+        expected = session(model.SerializeToString()).run(None, inputs)
+        for one, other in zip(expected, ReferenceEvaluator(model).run(None, inputs), strict=True):
+            assert np.abs(one - other).max() < 1e-12
 
 
 def test_an_empty_batch_leaves_the_memory_as_it_was() -> None:

@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 _COLUMNS = 6  # of what is found in a sample: log tau, two excesses of entropy, of each likelihood its exponent, and 1
 _TAU, _EXCESS, _EXPONENT, _ONE = 0, slice(1, 3), slice(3, 5), 5
 _NOTHING = -1000.0  # its exponential is 0
+_ROUNDING = 1e-9  # of a + b
 _AHEAD = 64  # samples whose memory is summed up at once: more would be summed up in vain when a prune comes first
 
 
@@ -66,14 +67,17 @@ def _check(settings: BtflSettings) -> None:
 class _Decision:
     """The decision's steps, on (n, 6) columns: log tau, two excesses of entropy, two exponents of u, and 1.
 
-    What is found in a sample is a sum: ``likelihoods`` have log tau, minus the mean entropies, -log q and log q, and 1;
+    What is found in a sample is a sum: ``likelihoods`` have log tau, minus the mean entropies, log q and -log q, and 1;
     ``entropies`` have 0, the entropies, log u - log d, and 0. So the first three of their sum say whether it is an
-    event, and the exponential of the one times the other adds up to -log tau_hat, once ``most`` has taken out of the
-    exponents what are none.
+    event, and the exponential of the one times the other adds up to log tau_hat, once ``most`` has limited log u and
+    made nothing of the other four.
     """
 
     def __init__(self, bundle: ClientBundle, settings: BtflSettings) -> None:
         self.settings, self.classes, self.grid = settings, bundle.classes, Grid(settings.prune_above)
+        self.longest = settings.prune_above
+        if math.isclose(settings.prune_to + 2.0, self.longest):  # as much as a prune leaves, give or take rounding:
+            self.longest += _ROUNDING  # only an event may bring the next
         means = np.maximum(bundle.mean_entropies, settings.entropy_floor)
         everyone = bundle.global_likelihood
         if settings.global_from == "others":
@@ -84,8 +88,9 @@ class _Decision:
         nothing = np.zeros_like(local)
         self.odds = np.stack([local - others, nothing, nothing, local, -others, nothing], axis=1)  # sums are exact
         self.offsets = np.array([local_offset - offset, *-means, local_offset, -offset, 1.0])
-        self.of_entropies, self.entropies = np.zeros((2, _COLUMNS)), np.zeros(_COLUMNS)  # what is times -H, and added
+        self.of_entropies = np.zeros((2, _COLUMNS))  # what entropies with a minus sign are multiplied with
         self.of_entropies[:, _EXCESS] = -np.eye(2)
+        self.entropies = np.zeros(_COLUMNS)  # what is added to them
         self.most = np.full(_COLUMNS, _NOTHING)
         self.entropies[_EXPONENT] = -math.log(bundle.dimensions)
         if settings.use_entropy:
@@ -168,7 +173,8 @@ class _Decision:
         samples = g("Shape", counts, start=0, end=1)
         body = self.up_to_a_prune(counts, samples)
         last, rows = f"{g.name}_last", f"{g.name}_rows"
-        inputs = [g("Squeeze", samples), "", g.constant([0], np.int64), begun, g.constant(np.empty((0, 2)))]
+        most, go_on, start = g("Squeeze", samples), g.constant(True, np.bool_), g.constant([0], np.int64)
+        inputs = [most, go_on, start, begun, g.constant(np.empty((0, 2)))]
         g.nodes.append(helper.make_node("Loop", inputs, [f"{g.name}_end", last, rows], body=body))
         g("Reshape", last, g.constant([2], np.int64), output=g.output("new_state"))
         if self.settings.count == "before":
@@ -203,7 +209,7 @@ class _Decision:
         total = g("MatMul", raised, g.constant(np.ones((2, 2))))  # twice: what need not be repeated costs less
         scaled = raised if self.settings.prune_to == 1.0 else g("Mul", g.constant(self.settings.prune_to), raised)
         pruned = g("Add", g.constant([[1.0, 1.0]]), g("Div", scaled, total))
-        is_short = g("LessOrEqual", total, g.constant([[self.settings.prune_above] * 2]))
+        is_short = g("LessOrEqual", total, g.constant([[self.longest] * 2]))
         return is_short, g("Where", is_short, raised, pruned)
 
     def shares(self, g: Nodes, entropies: str) -> str:
