@@ -143,21 +143,21 @@ class LikelihoodPair:
     def __init__(
         self, local: DiscretisedLikelihood, everyone: DiscretisedLikelihood, smoothing: Smoothing = "add-one"
     ) -> None:
-        self._local_offset, local_odds = local.log_odds(smoothing)
-        self._global_offset, global_odds = everyone.log_odds(smoothing)
-        self._odds = np.stack([local_odds, global_odds], axis=1)
+        local_offset, local_odds = local.log_odds(smoothing)
+        global_offset, global_odds = everyone.log_odds(smoothing)
+        self.offsets, self.odds = (local_offset, global_offset), np.stack([local_odds, global_odds], axis=1)
 
     def log_q(self, features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return log Q_l and log Q_g, (samples,) each."""
-        log_q_local, log_q_global = np.ascontiguousarray((_above(features) @ self._odds).T)
-        log_q_local += self._local_offset
-        log_q_global += self._global_offset
+        log_q_local, log_q_global = np.ascontiguousarray((_above(features) @ self.odds).T)
+        log_q_local += self.offsets[0]
+        log_q_global += self.offsets[1]
         return log_q_local, log_q_global
 
     def log_q_of_one(self, features: NDArray[np.float64]) -> tuple[float, float]:
         """Return log Q_l and log Q_g of a single sample, shape (1, dimensions)."""
-        ((log_q_local, log_q_global),) = _above(features).dot(self._odds).tolist()
-        return log_q_local + self._local_offset, log_q_global + self._global_offset
+        ((log_q_local, log_q_global),) = _above(features).dot(self.odds).tolist()
+        return log_q_local + self.offsets[0], log_q_global + self.offsets[1]
 
 
 def _above(features: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -157,7 +157,7 @@ class Method(ABC):
                 f"{type(settings).__name__}"
             )
         self.bundle.require(*self.needs, by=f"{self.card().title} (recipe '{self.recipe}')")
-        self.found: tuple[Any, ...] | None = None
+        self.found: tuple[Any, ...] | Floats | None = None
         """What ``predict`` found, in the order of ``columns``: a number or an array each; ``trace`` shows it."""
 
     @property

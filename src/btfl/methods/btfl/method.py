@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from btfl.checks import as_features, as_one_sample
 from btfl.core.arithmetic import ARRAYS, SCALARS, Arithmetic
 from btfl.core.bundle import ClientBundle
+from btfl.core.compiled import Compiled, columns_of, suits, walk_of
 from btfl.core.heads import stack
-from btfl.core.likelihood import LikelihoodPair
+from btfl.core.likelihood import THRESHOLD, LikelihoodPair
 from btfl.core.softmax import entropy_of_parts, log_softmax, mixed, mixed_of_one, softmax_parts
 from btfl.errors import InputError
 from btfl.knobs import Settings
@@ -26,7 +27,7 @@ from btfl.methods.btfl import memory
 from btfl.methods.btfl.evidence import log_rectified_ratio
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.trapezoid import published_weight
-from btfl.methods.btfl.weight import ExpectedWeight
+from btfl.methods.btfl.weight import LONGEST_MEMORY, ExpectedWeight, grid_for
 from btfl.methods.card import RED, Card
 from btfl.methods.parts import in_parts
 from btfl.methods.state import read_memory
@@ -94,6 +95,9 @@ class Btfl(Method):
     memory_outlives_bundle: ClassVar[bool] = True
     settings: BtflSettings
 
+    compiled: Compiled | None
+    """Its steps as they were compiled; None where numpy does them."""
+
     def __init__(self, client: Client | ClientBundle, settings: BtflSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
         bundle = self.bundle
@@ -108,16 +112,39 @@ class Btfl(Method):
         self._expected_weight = ExpectedWeight(self.settings.prune_above) if exact else published_weight
         self._dimensions = bundle.dimensions
         self._one_sample = (1, bundle.dimensions) if self.settings.suits_single_samples else None
+        self.compiled = self._compile()
         self._memory = memory.Beta()
         self._seen = 0
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return (samples, classes) probabilities for (samples, dimensions) features, in the order of the stream."""
+        if self.compiled is not None:
+            answers, self.found, after = self.compiled.answer(batch, self._memory)
+            self._memory = memory.Beta._make(after)
+            self._seen += len(answers)
+            return answers
         if type(batch) is np.ndarray and batch.shape == self._one_sample and batch.dtype.kind == "f":
             return self._predict_one(batch)
         features = as_features(batch, width=self.bundle.dimensions)
         whole = self.settings.batch == "batch"  # one prior for all of them
         return in_parts(self, features, len(features) if whole else self._heads.rows_at_once, self._answer)
+
+    def _compile(self) -> Compiled | None:
+        """Return the compiled steps, if they were built and can do what the settings say (``_compiled.c``)."""
+        settings, bundle, walk = self.settings, self.bundle, walk_of("btfl.methods.btfl._compiled")
+        heads, usual = (bundle.personal_head, bundle.global_head), settings.suits_single_samples
+        if walk is None or not usual or settings.batch == "batch" or settings.prune_above > LONGEST_MEMORY:
+            return None
+        if not suits(heads, settings.precision):
+            return None
+        grid, pair = grid_for(settings.prune_above), self._likelihoods
+        points = [grid.log_m, grid.log_rest, grid.log_widths, grid.odds_against]
+        scales = self._means[0], settings.global_entropy_scale or self._means[1]
+        limits = THRESHOLD, settings.log_u_limit, settings.log_tau_limit, settings.prune_above, settings.prune_to
+        uses = settings.count == "before", settings.use_history, settings.use_characteristic, settings.use_entropy
+        options = [len(grid.log_m), *self._means, *scales, *pair.offsets, *limits, *uses, self._heads.large_above]
+        plan = [np.array(options, dtype=np.float64), *points, pair.odds.T, columns_of(heads)]
+        return Compiled(walk, plan, bundle.dimensions, bundle.classes, len(self.columns))
 
     def _answer(self, features: Floats, answers: Floats | None) -> Floats:
         """Return (samples, classes) probabilities, written into ``answers`` if there is such an array."""

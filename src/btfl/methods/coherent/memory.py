@@ -121,27 +121,27 @@ class ThreeRegimes:
 
     def __init__(self, bundle: ClientBundle, settings: CoherentSettings) -> None:
         self._forgetting, self._change = settings.forgetting, settings.change
-        self._memory = Regimes()
+        self.regimes = Regimes()
         self._whole = settings.weight != "predictive" or settings.memory != "regimes"  # else the rest is not read
 
     def take(self, log_tau: Any, features: Floats) -> Judgement:
         """Take in one sample, or a batch one after the other."""
         if isinstance(log_tau, float):
-            self._memory, judged = _walk(self._memory, (log_tau,), self._forgetting, self._change)
+            self.regimes, judged = _walk(self.regimes, (log_tau,), self._forgetting, self._change)
             return Judgement(*judged)
         whole = self._whole
-        self._memory, judged = _walk(self._memory, log_tau.tolist(), self._forgetting, self._change, whole)
+        self.regimes, judged = _walk(self.regimes, log_tau.tolist(), self._forgetting, self._change, whole)
         return Judgement(*np.fromiter(judged, np.float64, len(judged)).reshape(-1, 5 if whole else 2).T)
 
     def take_one(self, log_tau: float) -> Sequence[float]:
         """Take in one sample, and return its e and ``all_external`` alone."""
-        self._memory, judged = _walk(self._memory, (log_tau,), self._forgetting, self._change, whole=False)
+        self.regimes, judged = _walk(self.regimes, (log_tau,), self._forgetting, self._change, whole=False)
         return judged
 
     @property
     def state(self) -> dict[str, Any]:
         """Two probabilities and the mixture's Beta."""
-        return self._memory._asdict()
+        return self.regimes._asdict()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
@@ -152,11 +152,11 @@ class ThreeRegimes:
         memory = Regimes(*(saved[name] for name in Regimes._fields))
         if memory.internal + memory.mixture > 1 + _ROUNDING or memory.a + memory.b > 1.0 + most:
             raise InputError(f"the state is out of range: no stream leads to {dict(state)} with these settings")
-        self._memory = memory
+        self.regimes = memory
 
     def reset(self) -> None:
         """Forget the stream."""
-        self._memory = Regimes()
+        self.regimes = Regimes()
 
 
 class MixtureAlone(ThreeRegimes):

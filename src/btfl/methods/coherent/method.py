@@ -24,6 +24,7 @@ from btfl.checks import as_features, as_one_sample
 from btfl.core.arithmetic import ARRAYS, SCALARS, Arithmetic
 from btfl.core.bundle import OWN_SCATTER, OWN_SUMS, ClientBundle
 from btfl.core.calibration import SHAPES, Choice
+from btfl.core.compiled import Compiled, columns_of, suits, walk_of
 from btfl.core.generative import NEEDED, OPTIONAL, everyones_sums, shares
 from btfl.core.heads import Head, product, stack
 from btfl.core.local_answer import Everyone, LocalAnswer, own_offsets, own_scores
@@ -35,7 +36,7 @@ from btfl.methods.base import Brings, Client, Column, Method, Trace
 from btfl.methods.card import PINK, Card
 from btfl.methods.coherent.density import DENSITIES
 from btfl.methods.coherent.evidence import EVIDENCES
-from btfl.methods.coherent.memory import MEMORIES, ThreeRegimes
+from btfl.methods.coherent.memory import MEMORIES, Regimes, ThreeRegimes
 from btfl.methods.coherent.settings import CoherentSettings
 from btfl.methods.coherent.weight import WEIGHTS
 from btfl.methods.parts import in_parts
@@ -105,6 +106,8 @@ class Coherent(Method):
     """Whether the evidence compares the client's own class means with everyone's, and not only label shares."""
     global_weights: tuple[float, float]
     """How much of the global answer FedAvg's head and the generative one give."""
+    compiled: Compiled | None
+    """Its steps as they were compiled; None where numpy does them."""
 
     def __init__(self, client: Client | ClientBundle, settings: CoherentSettings | None = None, **changes: Any) -> None:
         super().__init__(client, settings, **changes)
@@ -150,14 +153,31 @@ class Coherent(Method):
         usual = settings_.weight == "predictive" and not self.compares_means
         self._quick = self._memory if usual and single and isinstance(self._memory, ThreeRegimes) else None
         self._columns = np.stack([np.ones(bundle.classes), self.share_ratios]).T  # what weights are added up with
+        self.compiled = self._compile()
         self._seen = 0
 
     def predict(self, batch: ArrayLike) -> Floats:
         """Return (samples, classes) probabilities for (samples, dimensions) features, in the order of the stream."""
+        if self.compiled is not None:
+            answers, self.found, after = self.compiled.answer(batch, self._memory.regimes)
+            self._memory.regimes = Regimes._make(after)
+            self._seen += len(answers)
+            return answers
         if type(batch) is np.ndarray and batch.shape == self._one_sample and batch.dtype.kind == "f":
             return self._predict_one(batch)
         features = as_features(batch, width=self.bundle.dimensions)
         return in_parts(self, features, self._stack.rows_at_once, self._answer)
+
+    def _compile(self) -> Compiled | None:
+        """Return the compiled steps, if they were built and can do what the settings say (``_compiled.c``)."""
+        settings, walk = self.settings, walk_of("btfl.methods.coherent._compiled")
+        usual = (settings.evidence, settings.memory, settings.weight) == ("label", "regimes", "predictive")
+        if walk is None or not usual or not suits(self.heads, settings.precision):
+            return None
+        memory = settings.log_tau_limit, settings.forgetting, settings.change
+        options = np.array([len(self.heads), *self.global_weights, *memory, self._stack.large_above])
+        plan = [options, self.share_ratios, columns_of(self.heads)]
+        return Compiled(walk, plan, self.bundle.dimensions, self.bundle.classes, len(Coherent.columns))
 
     def _answer(self, features: Floats, answers: Floats | None) -> Floats:
         """Return (samples, classes) probabilities, written into ``answers`` if there is such an array."""
