@@ -21,6 +21,10 @@ assert {"demo", "table2"} <= set(experiment_names())
 assert len(zoo_entries()) >= 2 and all((entry.folder / "card.json").exists() for entry in zoo_entries())
 assert _asset("page.css") and (Path(btfl.__file__).parent / "py.typed").exists()
 assert (Path(btfl.__file__).parent / "serve" / "page" / "index.html").exists()
+from btfl.core.compiled import walk_of
+compiled = [walk_of(f"btfl.methods.{method}._compiled") is not None for method in ("btfl", "coherent")]
+assert len(set(compiled)) == 1, compiled
+print("compiled" if all(compiled) else "in numpy alone")
 """
 
 
@@ -30,12 +34,15 @@ def check(package: Path) -> None:
         options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", folder]
         subprocess.run([sys.executable, "-m", "pip", "install", *options, str(package.resolve())], check=True)
         environment = {**os.environ, "PYTHONPATH": folder}
-        subprocess.run([sys.executable, "-c", USES, folder], cwd=folder, env=environment, check=True)
+        steps = subprocess.run(
+            [sys.executable, "-c", USES, folder],
+            cwd=folder, env=environment, check=True, capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
         said = subprocess.run(
             [sys.executable, f"{folder}/bin/btfl", "--version"],
             cwd=folder, env=environment, check=True, capture_output=True, text=True,
         ).stdout.strip()  # fmt: skip
-    print(f"{package.name}: installs, has its files, and is {said}")
+    print(f"{package.name}: installs, has its files, and is {said}, its steps {steps}")
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@
     OMP_NUM_THREADS=1 python benchmarks/device.py --models zoo:cifar10-cnn-dir0.1 --bound        # and --any-batch
 
 The bare forward pass is one ONNX graph: the extractor, the global head and its softmax. Beside it: one graph that
-decides, and the extractor's graph before btfl's numpy core. Floors say what no decision can go below: a graph with
-three heads and all inputs and outputs of a decision, but none; the extractor's graph before one numpy product; and, at
-batch 1, before Coherent's arithmetic in the fewest calls of numpy that it can be written in, with no check of anything
-(left out where logits overflow, as those of untrained networks do). A model is a zoo entry, with its first client and
-64 images of its five streams, or the name of one, which is then untrained, with made-up images.
+decides, and the extractor's graph before btfl's core, with compiled steps and in numpy alone. Floors say what neither a
+graph nor numpy can go below: a graph with three heads and all inputs and outputs of a decision, but none; the
+extractor's graph before one numpy product; and, at batch 1, before Coherent's arithmetic in the fewest calls of numpy
+that it can be written in, with no check of anything (left out where logits overflow, as those of untrained networks
+do). A model is a zoo entry, with its first client and 64 images of its five streams, or the name of one, which is then
+untrained, with made-up images.
 
 Every session is told the batch (``--any-batch``: none is). ``--bound`` lets graphs read and write the same arrays at
 every call. Every round times each case once, one after another, after a call that is not timed; what is counted is this
@@ -134,11 +135,12 @@ def cases_of(device: Device, batch: int, any_batch: bool, bound: bool) -> dict[s
     cases: dict[str, Case] = {
         name: graph(session(device.before(decision), batch, any_batch)) for name, decision in graphs.items()
     }
-    core: dict[str, Case] = {
-        "floor, ONNX and numpy": lambda features: features.astype(np.float64) @ weights,
-        "BTFL, ONNX and numpy": Btfl(bundle).predict,
-        "Coherent, ONNX and numpy": Coherent(bundle).predict,
-    }
+    core: dict[str, Case] = {"floor, ONNX and numpy": lambda features: features.astype(np.float64) @ weights}
+    for form, wanted in (("compiled steps", "1"), ("numpy", "0")):
+        os.environ["BTFL_COMPILED"] = wanted
+        for name, method in (("BTFL", Btfl(bundle)), ("Coherent", Coherent(bundle))):
+            if (method.compiled is not None) == (form == "compiled steps"):
+                core[f"{name}, ONNX and {form}"] = method.predict
     with np.errstate(all="ignore"):
         if batch == 1 and np.isfinite(fewest_calls(bundle)(extract(device.images[:1]))).all():
             core["floor, fewest calls of numpy"] = fewest_calls(bundle)
