@@ -4,7 +4,8 @@
     OMP_NUM_THREADS=1 python benchmarks/device.py --models zoo:cifar10-cnn-dir0.1 --bound        # and --any-batch
 
 The bare forward pass is one ONNX graph: the extractor, the global head and its softmax. Beside it: one graph that
-decides, and the extractor's graph before btfl's core, with compiled steps and in numpy alone. Floors say what neither a
+decides, in double and in single precision, and the extractor's graph before btfl's core, with compiled steps and in
+numpy alone. Floors say what neither a
 graph nor numpy can go below: a graph with three heads and all inputs and outputs of a decision, but none; the
 extractor's graph before one numpy product; and, at batch 1, before Coherent's arithmetic in the fewest calls of numpy
 that it can be written in, with no check of anything (left out where logits overflow, as those of untrained networks
@@ -45,15 +46,18 @@ from btfl.export.before import before
 from btfl.export.coherent import coherent_graph
 from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
-from btfl.export.nodes import IR_VERSION, OPSET, Nodes, as_doubles, double, logits
+from btfl.export.nodes import IR_VERSION, OPSET, Nodes, features, logits
 from btfl.export.sources import find_fleet
+from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.coherent.memory import ThreeRegimes
+from btfl.methods.coherent.settings import CoherentSettings
 from btfl.pixels.types import Images
 from btfl.studies.speed.clients import synthetic_clients, synthetic_images
 from btfl.zoo.start import find_start
 
 Case = Callable[[Images], Any]
 BATCHES, SAMPLES = (1, 32), 64
+MORE = ("e", "all_external")
 STATES = {2: np.ones(2), 4: np.array([1 / 3, 1 / 3, 1.0, 1.0])}
 
 
@@ -103,13 +107,17 @@ def bare_decision(bundle: ClientBundle) -> onnx.ModelProto:
 def floor_decision(bundle: ClientBundle) -> onnx.ModelProto:
     """Return three heads, mixed in equal parts, with all inputs and outputs of a decision, but none."""
     g = Nodes("floor")
-    scores = logits(g, as_doubles(g), [bundle.personal_head, bundle.global_head, bundle.global_head])
+    scores = logits(g, features(g), [bundle.personal_head, bundle.global_head, bundle.global_head])
     g("MatMul", g.constant(np.full(3, 1 / 3)), g("Softmax", scores, axis=-1), output="probabilities")
-    for place, name in enumerate(("e", "all_external")):
+    for place, name in enumerate(MORE):
         g("Gather", "probabilities", g.constant(place, np.int64), axis=1, output=name)
     g("Identity", "state", output="new_state")
-    outputs = [double("probabilities", "batch", bundle.classes), double("e", "batch"), double("all_external", "batch")]
-    return _model(g, bundle, [double("state", 4)], [*outputs, double("new_state", 4)])
+    outputs = [
+        g.floats("probabilities", "batch", bundle.classes),
+        g.floats("e", "batch"),
+        g.floats("all_external", "batch"),
+    ]
+    return _model(g, bundle, [g.floats("state", 4)], [*outputs, g.floats("new_state", 4)])
 
 
 def _model(
@@ -131,6 +139,8 @@ def cases_of(device: Device, batch: int, any_batch: bool, bound: bool) -> dict[s
         "floor, one graph": floor_decision(bundle),
         "BTFL, one graph": decision_graph(bundle),
         "Coherent, one graph": coherent_graph(bundle),
+        "BTFL, one graph, single": decision_graph(bundle, BtflSettings(precision="single")),
+        "Coherent, one graph, single": coherent_graph(bundle, CoherentSettings(precision="single")),
     }
     cases: dict[str, Case] = {
         name: graph(session(device.before(decision), batch, any_batch)) for name, decision in graphs.items()
@@ -176,13 +186,19 @@ def session(model: bytes, batch: int, any_batch: bool) -> onnxruntime.InferenceS
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
+def first_state(graph: onnxruntime.InferenceSession) -> NDArray[Any] | None:
+    """Return what a graph's state begins with, in its type; None if it has none."""
+    for value in graph.get_inputs():
+        if value.name == "state":
+            return STATES[value.shape[0]].astype(np.float32 if value.type == "tensor(float)" else np.float64)
+    return None
+
+
 def called(graph: onnxruntime.InferenceSession) -> Case:
     """Call a graph as the documentation does; a state goes from call to call."""
-    names, run = [output.name for output in graph.get_outputs()], graph.run
-    sizes = [value.shape[0] for value in graph.get_inputs() if value.name == "state"]
-    if not sizes:
+    names, run, state = [output.name for output in graph.get_outputs()], graph.run, first_state(graph)
+    if state is None:
         return lambda images: run(names, {"images": images})[0]
-    state = STATES[sizes[0]]
 
     def predict(images: Images) -> Any:
         nonlocal state
@@ -195,16 +211,15 @@ def called(graph: onnxruntime.InferenceSession) -> Case:
 def bound_to_arrays(graph: onnxruntime.InferenceSession) -> Case:
     """Call a graph that reads and writes the same arrays at every call; two sets, between which the state goes."""
     sets: dict[int, list[tuple[Any, Mapping[str, NDArray[Any]]]]] = {}
-    names = [output.name for output in graph.get_outputs()]
-    sizes = [value.shape[0] for value in graph.get_inputs() if value.name == "state"]
+    names, state = [output.name for output in graph.get_outputs()], first_state(graph)
 
     def bind(images: Images) -> list[tuple[Any, Mapping[str, NDArray[Any]]]]:
-        inputs = {"images": images.copy(), **({"state": STATES[sizes[0]]} if sizes else {})}
+        inputs = {"images": images.copy(), **({} if state is None else {"state": state})}
         arrays = [dict(zip(names, graph.run(names, inputs), strict=True)) for _ in range(2)]
         found: list[tuple[Any, Mapping[str, NDArray[Any]]]] = []
         for own, others in (arrays, arrays[::-1]):
             binding = graph.io_binding()
-            read = {"images": inputs["images"], **({"state": others["new_state"]} if sizes else {})}
+            read = {"images": inputs["images"], **({} if state is None else {"state": others["new_state"]})}
             for bind_one, values in ((binding.bind_input, read), (binding.bind_output, own)):
                 for name, array in values.items():
                     bind_one(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)

@@ -36,6 +36,7 @@ from btfl.monitor import carried_levels  # noqa: E402
 
 Out = dict[str, np.ndarray]
 REGIMES = ("internal", "mixture", "a", "b")
+COHERENT = (1 / 3, 1 / 3, 1, 1)  # what its state begins with
 
 
 def session(model: bytes | str | Path, batch: int | None = None) -> Any:
@@ -52,7 +53,8 @@ def session(model: bytes | str | Path, batch: int | None = None) -> Any:
 def run(session_: Any, name: str, stream: np.ndarray, batches: list[int], state: tuple[float, ...] = (1, 1)) -> Out:
     """Feed a stream in batches of these sizes, over and over, handing the state on."""
     parts: list[Out] = []
-    now, start = np.array(state, dtype=np.float64), 0
+    (dtype,) = (value.type for value in session_.get_inputs() if value.name == "state")
+    now, start = np.array(state, dtype=np.float32 if dtype == "tensor(float)" else np.float64), 0
     names = [output.name for output in session_.get_outputs()]
     while start < len(stream):
         size = batches[len(parts) % len(batches)]
@@ -133,7 +135,7 @@ def test_the_coherent_method_too(trained: DeployedClient, settings: CoherentSett
     assert adapter.trace.e.max() > 0.7
     whole = session(export_whole(trained, tmp_path / "client.onnx", settings))
     for batches in ([1], [32], [7, 1, 40]):
-        found = run(whole, "images", images, batches, state=(1 / 3, 1 / 3, 1, 1))
+        found = run(whole, "images", images, batches, state=COHERENT)
         assert np.abs(found["probabilities"] - expected).max() < 1e-5
         assert np.abs(found["e"] - adapter.trace.e).max() < 1e-5
         assert np.abs(found["all_external"] - adapter.trace.all_external).max() < 1e-5
@@ -200,7 +202,7 @@ def test_coherents_decision_alone_agrees_to_many_digits(trained: DeployedClient,
     expected = adapter.predict(stream)
     graph = session(coherent_graph(bundle, adapter.settings).SerializeToString())
     for batches in ([600], [32], [100, 1]):
-        found = run(graph, "features", stream, batches, state=(1 / 3, 1 / 3, 1, 1))
+        found = run(graph, "features", stream, batches, state=COHERENT)
         assert np.abs(found["probabilities"] - expected).max() < 1e-10
         assert np.abs(found["e"] - adapter.trace.e).max() < 1e-10
         assert np.abs(found["all_external"] - adapter.trace.all_external).max() < 1e-10
@@ -222,6 +224,20 @@ def test_a_memory_may_be_pruned_anywhere_in_a_batch(changes: dict[str, Any], cou
     graph = session(decision_graph(bundle, settings).SerializeToString())
     for batches in ([400], [1], [2, 1, 65], [64], [13, 128]):
         assert_like(run(graph, "features", stream, batches), adapter, expected, within=1e-12)
+
+
+@pytest.mark.parametrize("batches", [[200], [1], [32, 1]])
+def test_single_precision_is_all_in_single_and_close(trained: DeployedClient, batches: list[int]) -> None:
+    stream = extract(trained.extractor(), synthetical(1, 200))
+    for model, method, begun in (
+        (decision_graph(trained.bundle, BtflSettings(precision="single")), Btfl(trained.bundle), (1, 1)),
+        (coherent_graph(trained.bundle, CoherentSettings(precision="single")), Coherent(trained.bundle), COHERENT),
+    ):
+        expected = method.predict(stream)
+        found = run(session(model.SerializeToString()), "features", stream, batches, state=begun)
+        assert found["probabilities"].dtype == found["e"].dtype == found["new_state"].dtype == np.float32
+        assert np.abs(found["probabilities"] - expected).max() < 1e-4
+        assert np.abs(found["e"] - method.trace["e"]).max() < 1e-4
 
 
 @pytest.mark.parametrize("batch", [1, 40])

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from btfl.core.bundle import ClientBundle
+    from btfl.methods.btfl.settings import BtflSettings
+    from btfl.methods.coherent.settings import CoherentSettings
     from btfl.runs.client import DeployedClient
 
 
@@ -48,7 +50,7 @@ def export(
     method: Annotated[
         str,
         typer.Option(
-            help="Method that decides: btfl, or coherent (ours).",
+            help="Method that decides: btfl, or coherent (ours); with settings as in btfl[count=after].",
             autocompletion=completing(lambda: ("btfl", "coherent")),
         ),
     ] = "btfl",
@@ -92,6 +94,8 @@ def export(
 
     `btfl export runs/demo --method coherent --onnx client.onnx`
 
+    `btfl export runs/demo --method "coherent[precision=single]" --onnx client.onnx`
+
     `btfl export runs/demo --onnx extractor.onnx --extractor-only`
 
     `btfl export runs/demo --onnx extractor.onnx --extractor-only --weights int8`
@@ -112,13 +116,9 @@ def export(
     from btfl.export.smaller import StoredAs, with_weights
     from btfl.export.sources import find_fleet
     from btfl.export.write import export_fleet, export_split, export_whole
-    from btfl.methods.btfl.settings import BtflSettings
-    from btfl.methods.coherent.settings import CoherentSettings
     from btfl.recipes.registry import RECIPES
 
-    known: dict[str, BtflSettings | CoherentSettings] = {"btfl": BtflSettings(), "coherent": CoherentSettings()}
-    if method not in known:
-        raise UnknownNameError("method that can be exported", method, known)
+    settings = _settings(method)
     if weights not in get_args(StoredAs):
         raise UnknownNameError("kind of weights", weights, get_args(StoredAs))
     stored: StoredAs = weights  # type: ignore[assignment]
@@ -149,7 +149,7 @@ def export(
             bundle = with_looks(bundle, look(client or 0))
         paths = list(export_split(bundle, onnx, graph, stored))
     else:
-        paths = [export_whole(bundle, onnx, known[method], graph, stored)]
+        paths = [export_whole(bundle, onnx, settings, graph, stored)]
     output.emit_lines({"files": paths}, *paths)
 
 
@@ -171,3 +171,23 @@ def _one(
         return find_client(folder, client, recipe), None
     fleet = find_fleet(source, recipe, federation, extractor)
     return fleet.bundle(client), None if fleet.extractor is None else fleet.extractor()
+
+
+def _settings(method: str) -> BtflSettings | CoherentSettings:
+    """Return the settings of a method that can be exported, such as ``btfl[count=after]``."""
+    from btfl.errors import InputError, UnknownNameError
+    from btfl.methods.btfl.settings import BtflSettings
+    from btfl.methods.coherent.settings import CoherentSettings
+    from btfl.methods.registry import find_method
+
+    name, known = method.partition("[")[0].strip(), ("btfl", "coherent")
+    if name not in known:
+        raise UnknownNameError("method that can be exported", name, known)
+    chosen, plain = find_method(method), find_method(name)
+    if (chosen.test_batch, chosen.global_head) != (plain.test_batch, plain.global_head):
+        raise InputError(
+            "test_batch and global_head are the benchmark's: a graph takes any batch and the bundle's heads"
+        )
+    settings = chosen.method.settings_class.make(**chosen.settings)
+    assert isinstance(settings, BtflSettings | CoherentSettings)
+    return settings

@@ -1,9 +1,9 @@
 """The coherent method's decision as an ONNX graph: features and four numbers of memory in, and out again.
 
-The same steps as ``btfl.methods.coherent``, in float64. There is no integral to approximate. With small networks most
-of what a graph costs is the number of its nodes, so that steps which are linear are written as one product, and the
-memory is a row of ten numbers (``_Step``). The memory of a batch is a ``Scan`` over its samples; a sample alone takes
-the same step without one.
+The same steps as ``btfl.methods.coherent``, in float64 unless ``precision`` is single. There is no integral to
+approximate. With small networks most of what a graph costs is the number of its nodes, so that steps which are linear
+are written as one product, and the memory is a row of ten numbers (``_Step``). The memory of a batch is a ``Scan`` over
+its samples; a sample alone takes the same step without one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnx import helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, alone_or_many, as_doubles, column, double, logits, mixed, model
+from btfl.export.nodes import Nodes, alone_or_many, column, features, logits, mixed, model, nodes_for
 from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 
@@ -40,12 +40,12 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
     heads = [head for head in adapter.heads if isinstance(head, LinearHead)]
     if len(heads) < len(adapter.heads):
         raise InputError(f"density = {chosen.density!r} has scores that are not linear, which cannot be exported")
-    g = Nodes("decision")
-    scores = logits(g, as_doubles(g), heads)
+    g = nodes_for(chosen.precision)
+    scores = logits(g, features(g), heads)
     probabilities, step = g("Softmax", scores, axis=-1), _Step(adapter, bundle.classes)
     factors = _factors(g, adapter, scores, probabilities)
-    answer = double("probabilities", "batch", bundle.classes)
-    outputs = [answer, double("e", "batch"), double("all_external", "batch"), double("new_state", _STATE)]
+    answer = g.floats("probabilities", "batch", bundle.classes)
+    outputs = [answer, g.floats("e", "batch"), g.floats("all_external", "batch"), g.floats("new_state", _STATE)]
     alone_or_many(
         g,
         probabilities,
@@ -53,7 +53,7 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
         lambda branch: step.alone(branch, factors, probabilities),
         lambda branch: step.many(branch, factors, probabilities),
     )
-    return model(g, bundle, state_size=_STATE, more=[double("all_external", "batch")])
+    return model(g, bundle, state_size=_STATE, more=[g.floats("all_external", "batch")])
 
 
 def _factors(g: Nodes, adapter: Coherent, scores: str, probabilities: str) -> str:
@@ -119,18 +119,16 @@ class _Step:
 
     def many(self, g: Nodes, factors: str, probabilities: str) -> None:
         """Take in the samples of a batch, one after the other; the row of one is what the next begins with."""
-        body = Nodes("memory")
+        body = Nodes("memory", g.dtype)
         left, right = (body("Gemm", "before", form) for form in ("left", body.constant(self.state @ self.right)))
         self.normalised(body, body("Mul", left, right, output="times"), output="after")
         before, form, after, times = (
-            double(name, size, _ROW) for name, size in (("before", 1), ("left", _ROW), ("after", 1), ("times", 1))
+            g.floats(name, size, _ROW) for name, size in (("before", 1), ("left", _ROW), ("after", 1), ("times", 1))
         )
         graph = helper.make_graph(body.nodes, "memory", [before, form], [after, times])
         (begun,) = self.of_state(g, np.linalg.pinv(self.state))  # a row that the state follows from
         each = g("Unsqueeze", factors, g.constant([1], np.int64))
-        lefts = g(
-            "Mul", each, g.constant(self.state @ self.left)
-        )  # with the factors, all at once: one node less a step
+        lefts = g("Mul", each, g.constant(self.state @ self.left))  # factors of all at once: one node less a step
         last, found = f"{g.name}_last", f"{g.name}_times"
         g.nodes.append(helper.make_node("Scan", [begun, lefts], [last, found], body=graph, num_scan_inputs=1))
         new_state = g("Gemm", last, g.constant(self.state[:, :_STATE]))

@@ -1,9 +1,9 @@
 """The decision as an ONNX graph: features and the state (a, b) in; probabilities, e, events and the new state out.
 
-The same steps as ``btfl.methods.btfl``, in float64, and e on the same grid (``methods/btfl/weight.py``). With small
-networks most of what a graph costs is the number of its nodes, so that steps which are linear are written as one
-product. The memory of a batch is a ``Loop`` over its prunes, so that an answer does not depend on how a stream is cut;
-a sample alone takes the same step without one.
+The same steps as ``btfl.methods.btfl``, and e on the same grid (``methods/btfl/weight.py``), in float64 unless
+``precision`` is single. With small networks most of what a graph costs is the number of its nodes, so that steps which
+are linear are written as one product. The memory of a batch is a ``Loop`` over its prunes, so that an answer does not
+depend on how a stream is cut; a sample alone takes the same step without one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, alone_or_many, as_doubles, column, double, flat_logits, mixed, model
+from btfl.export.nodes import Nodes, alone_or_many, column, features, flat_logits, mixed, model, nodes_for
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.btfl.weight import Grid
 
@@ -34,15 +34,15 @@ def decision_graph(bundle: ClientBundle, settings: BtflSettings | None = None) -
     """Return a model with inputs ``features`` (n, d) and ``state`` (2,), for a client and the settings."""
     settings = settings or BtflSettings()
     _check(settings)
-    g, decision = Nodes("decision"), _Decision(bundle, settings)
-    z = as_doubles(g)
+    g, decision = nodes_for(settings.precision), _Decision(bundle, settings)
+    z = features(g)
     scores, likelihoods = flat_logits(g, z, (bundle.personal_head, bundle.global_head)), decision.likelihoods(g, z)
     event = helper.make_tensor_value_info("event", TensorProto.INT8, ["batch"])
-    answer = double("probabilities", "batch", bundle.classes)
+    answer = g.floats("probabilities", "batch", bundle.classes)
     alone_or_many(
         g,
         scores,
-        [answer, double("e", "batch"), event, double("new_state", 2)],
+        [answer, g.floats("e", "batch"), event, g.floats("new_state", 2)],
         lambda branch: decision.alone(branch, scores, likelihoods),
         lambda branch: decision.many(branch, scores, likelihoods),
     )
@@ -106,7 +106,7 @@ class _Decision:
 
     def likelihoods(self, g: Nodes, z: str) -> str:
         """Return (n, 6): what the likelihoods of the features' bits add to each column."""
-        bits = g("Cast", g("Greater", z, g.constant(THRESHOLD)), to=TensorProto.DOUBLE)
+        bits = g("Cast", g("Greater", z, g.constant(THRESHOLD)), to=g.type)
         return g("Gemm", bits, g.constant(self.odds), g.constant(self.offsets[None]))
 
     def heads(self, g: Nodes, flat: str, alone: bool) -> tuple[str, str]:
@@ -171,7 +171,7 @@ class _Decision:
         """
         begun = g("Reshape", "state", g.constant([1, 2], np.int64))
         samples = g("Shape", counts, start=0, end=1)
-        body = self.up_to_a_prune(counts, samples)
+        body = self.up_to_a_prune(Nodes("memory", g.dtype), counts, samples)
         last, rows = f"{g.name}_last", f"{g.name}_rows"
         most, go_on, start = g("Squeeze", samples), g.constant(True, np.bool_), g.constant([0], np.int64)
         inputs = [most, go_on, start, begun, g.constant(np.empty((0, 2)))]
@@ -181,9 +181,8 @@ class _Decision:
             return rows
         return g("Slice", g("Concat", begun, rows, axis=0), g.constant([0], np.int64), samples)
 
-    def up_to_a_prune(self, counts: str, samples: str) -> onnx.GraphProto:
+    def up_to_a_prune(self, g: Nodes, counts: str, samples: str) -> onnx.GraphProto:
         """Return a pass: from where it starts, the state there and the rows so far to where the next one starts."""
-        g = Nodes("memory")
         ones = g.constant([1, 1], np.int64)
         ahead = g("Slice", counts, "start", g("Add", "start", g.constant([_AHEAD], np.int64)))
         sums = g("CumSum", g("Concat", "before", ahead, axis=0), g.constant(0, np.int64))
@@ -200,8 +199,8 @@ class _Decision:
             for name, shape in (("number", []), ("start", [1]), ("end", [1]))
         )
         went_on, go_on = (helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("went_on", "go_on"))
-        inputs = [number, went_on, start, double("before", 1, 2), double("rows", "known", 2)]
-        outputs = [go_on, end_, double("after", 1, 2), double("more_rows", "more", 2)]
+        inputs = [number, went_on, start, g.floats("before", 1, 2), g.floats("rows", "known", 2)]
+        outputs = [go_on, end_, g.floats("after", 1, 2), g.floats("more_rows", "more", 2)]
         return helper.make_graph(g.nodes, "memory", inputs, outputs)
 
     def pruned(self, g: Nodes, raised: str) -> tuple[str, str]:

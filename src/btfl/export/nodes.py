@@ -12,15 +12,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
+from btfl.core.products import Precision
 
 OPSET, IR_VERSION = 20, 10
 
 
 class Nodes:
-    """Nodes in order; calling it adds one and returns the name of its result."""
+    """Nodes in order; calling it adds one and returns the name of its result.
 
-    def __init__(self, name: str) -> None:
-        self.name = name  # begins every result's name: those of a body may not hide those of the graph around it
+    Parameters
+    ----------
+    name : begins every result's name: those of a body may not hide those of the graph around it
+    dtype : of the graph's numbers
+    """
+
+    def __init__(self, name: str, dtype: type[np.floating[Any]] = np.float64) -> None:
+        self.name, self.dtype = name, dtype
         self.nodes: list[onnx.NodeProto] = []
 
     def __call__(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
@@ -33,31 +40,40 @@ class Nodes:
         """Return what a branch calls a result of the graph."""
         return f"{self.name}_{name}"
 
-    def constant(self, value: Any, dtype: type = np.float64) -> str:
-        """Add a constant."""
-        return self("Constant", value=numpy_helper.from_array(np.array(value, dtype=dtype)))
+    def constant(self, value: Any, dtype: type | None = None) -> str:
+        """Add a constant, of the graph's own type if no other is named."""
+        return self("Constant", value=numpy_helper.from_array(np.array(value, dtype=dtype or self.dtype)))
+
+    @property
+    def type(self) -> int:
+        """The graph's type of numbers, as ONNX counts them."""
+        return int(helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype)))
+
+    def floats(self, name: str, *shape: int | str) -> onnx.ValueInfoProto:
+        """Describe an input or output of such numbers."""
+        return helper.make_tensor_value_info(name, self.type, list(shape))
 
 
-def double(name: str, *shape: int | str) -> onnx.ValueInfoProto:
-    """Describe an input or output of doubles."""
-    return helper.make_tensor_value_info(name, TensorProto.DOUBLE, list(shape))
+def nodes_for(precision: Precision) -> Nodes:
+    """Return where a decision's nodes go: in double precision, unless single is asked for."""
+    return Nodes("decision", np.float32 if precision == "single" else np.float64)
 
 
-def as_doubles(g: Nodes) -> str:
-    """Return the input ``features`` in double precision."""
-    return g("Cast", "features", to=TensorProto.DOUBLE)
+def features(g: Nodes) -> str:
+    """Return the input ``features``, as numbers of the graph's type."""
+    return "features" if g.dtype is np.float32 else g("Cast", "features", to=g.type)
 
 
-def flat_logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
+def flat_logits(g: Nodes, z: str, heads: Sequence[LinearHead]) -> str:
     """Return (n, heads x classes) logits."""
     weights = np.concatenate([head.weight for head in heads]).T
     bias = np.concatenate([np.zeros(head.classes) if head.bias is None else head.bias for head in heads])
-    return g("Gemm", features, g.constant(weights), g.constant(bias))
+    return g("Gemm", z, g.constant(weights), g.constant(bias))
 
 
-def logits(g: Nodes, features: str, heads: Sequence[LinearHead]) -> str:
+def logits(g: Nodes, z: str, heads: Sequence[LinearHead]) -> str:
     """Return (n, heads, classes) logits."""
-    flat = flat_logits(g, features, heads)
+    flat = flat_logits(g, z, heads)
     return g("Reshape", flat, g.constant([0, len(heads), heads[0].classes], np.int64))
 
 
@@ -80,7 +96,7 @@ def alone_or_many(
     """
     branches = {}
     for name, fill in (("alone", alone), ("many", many)):
-        branch = Nodes(name)
+        branch = Nodes(name, g.dtype)
         fill(branch)
         told = [onnx.ValueInfoProto.FromString(output.SerializeToString()) for output in outputs]
         for output in told:
@@ -111,8 +127,8 @@ def mixed(g: Nodes, answers: str, weights: str, heads: int, classes: int, output
 
 def model(g: Nodes, bundle: ClientBundle, state_size: int, more: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:
     """Make a model of the nodes: features and state in; probabilities, e, more, and the new state out."""
-    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", bundle.dimensions])
-    outputs = [double("probabilities", "batch", bundle.classes), double("e", "batch"), *more]
-    inputs = [features, double("state", state_size)]
-    graph = helper.make_graph(g.nodes, "btfl", inputs, [*outputs, double("new_state", state_size)])
+    features_ = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", bundle.dimensions])
+    outputs = [g.floats("probabilities", "batch", bundle.classes), g.floats("e", "batch"), *more]
+    inputs = [features_, g.floats("state", state_size)]
+    graph = helper.make_graph(g.nodes, "btfl", inputs, [*outputs, g.floats("new_state", state_size)])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
