@@ -5,12 +5,11 @@
 
 The bare forward pass is one ONNX graph: the extractor, the global head and its softmax. Beside it: one graph that
 decides, in double and in single precision, and the extractor's graph before btfl's core, with compiled steps and in
-numpy alone. Floors say what neither a
-graph nor numpy can go below: a graph with three heads and all inputs and outputs of a decision, but none; the
-extractor's graph before one numpy product; and, at batch 1, before Coherent's arithmetic in the fewest calls of numpy
-that it can be written in, with no check of anything (left out where logits overflow, as those of untrained networks
-do). A model is a zoo entry, with its first client and 64 images of its five streams, or the name of one, which is then
-untrained, with made-up images.
+numpy alone. Floors say what neither a graph nor numpy can go below: a graph with three heads and all inputs and outputs
+of a decision, but none; the extractor's graph before one numpy product; and, at batch 1, before Coherent's arithmetic
+in the fewest calls of numpy that it can be written in, with no check of anything (left out where logits overflow, as
+those of untrained networks do). A model is a zoo entry, with its first client and 64 images of its five streams, or the
+name of one, which is then untrained, with made-up images.
 
 Every session is told the batch (``--any-batch``: none is). ``--bound`` lets graphs read and write the same arrays at
 every call. Every round times each case once, one after another, after a call that is not timed; what is counted is this
