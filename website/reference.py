@@ -23,7 +23,7 @@ API = {
         "btfl.core.expectation", "btfl.core.generative",
     ),
     "Methods": ("btfl.methods.base", "btfl.methods.card", "btfl.methods.btfl", "btfl.methods.coherent", "btfl.monitor"),
-    "Your own model": ("btfl.torch",),
+    "Your own model": ("btfl.torch", "btfl.graph"),
     "The benchmark": ("btfl.benchmark.api", "btfl.report.results", "btfl.report.recording", "btfl.report.table"),
     "Experiments and training": (
         "btfl.experiments.experiment", "btfl.recipes.base", "btfl.engines.base", "btfl.data.source", "btfl.knobs",
