@@ -54,8 +54,19 @@ ON_WIDE_REGISTERS static void multiply(double *restrict logits, const double *re
     Py_ssize_t first = 0;
     for (; first + WIDE <= columns; first += WIDE)
         multiply_some(logits + first, row, weights + first, bias + first, dimensions, columns, WIDE);
-    for (; first < columns; first += NARROW)
+    switch ((columns - first) / NARROW) { /* what is left at once, too: an addition waits for the one before it */
+    case 1:
         multiply_some(logits + first, row, weights + first, bias + first, dimensions, columns, NARROW);
+        break;
+    case 2:
+        multiply_some(logits + first, row, weights + first, bias + first, dimensions, columns, 2 * NARROW);
+        break;
+    case 3:
+        multiply_some(logits + first, row, weights + first, bias + first, dimensions, columns, 3 * NARROW);
+        break;
+    default:
+        break;
+    }
 }
 
 /* Replace numbers by their exponentials, to about 1 in 1e16; what is beyond -708 or 709 counts as that.
