@@ -120,7 +120,10 @@ def test_what_is_no_plain_array_is_turned_into_one(name: str) -> None:
     bundle = bundle_of()
     stream = np.round(make_stream(bundle, 6), 1)
     expected = made(name, "compiled", bundle).predict(stream)
-    for other in (stream.tolist(), np.asfortranarray(stream), stream.astype(">f8"), np.repeat(stream, 2, axis=0)[::2]):
+    askew = np.frombuffer(b"-" + stream.tobytes(), np.float64, offset=1).reshape(stream.shape)  # as in a request's body
+    assert not askew.flags.aligned
+    strided, others = np.repeat(stream, 2, axis=0)[::2], (np.asfortranarray(stream), stream.astype(">f8"))
+    for other in (stream.tolist(), askew, strided, *others):
         assert made(name, "compiled", bundle).predict(other).tobytes() == expected.tobytes()
 
 

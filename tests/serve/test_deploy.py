@@ -51,7 +51,7 @@ def test_what_the_wheel_is_built_from_is_copied_before_it_is_built() -> None:
     copied = " ".join(rest for word, rest in told[:build] if word == "COPY")
     project = (ROOT / "pyproject.toml").read_text()
     (readme,) = re.findall(r'^readme = "(.*)"', project, re.MULTILINE)
-    assert {"pyproject.toml", "src", readme} <= set(copied.split())
+    assert {"pyproject.toml", "hatch_build.py", "src", readme} <= set(copied.split())
     assert all(re.search(rf"^{extra} = \[", project, re.MULTILINE) for extra in ("serve", "postgres"))
 
 

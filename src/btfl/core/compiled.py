@@ -52,7 +52,8 @@ class Compiled:
         """Return (samples, classes) answers, what was found, (columns, samples), and the memory afterwards."""
         answered = self._try(batch, memory) if type(batch) is np.ndarray and batch.ndim == 2 else None
         if answered is None:  # other types are turned into what is taken; what cannot be is refused
-            answered = self._try(as_features(batch, width=self._dimensions), memory)
+            features = as_features(batch, width=self._dimensions)
+            answered = self._try(features if features.flags.aligned else features.copy(), memory)
             assert answered is not None
         return answered
 

@@ -14,7 +14,7 @@ from btfl.methods.base import BundleOnly
 from btfl.methods.coherent.settings import FIRST_VERSION
 from btfl.methods.registry import find_method
 
-CLASSES, DIMENSIONS, SAMPLES = 3, 5, 4000
+CLASSES, DIMENSIONS, SAMPLES = 3, 5, 8000
 EXACT: dict[str, Any] = {
     "temperature": 1.0, "shrinkage": 0.0, "openness": 0.0, "local_temperature": 1.0, "generative_share": 1.0,
     "log_tau_limit": 600.0,
