@@ -138,5 +138,5 @@ class Graph:
 
 def _type(value: Any) -> np.dtype[Any]:
     """Return the type of an input as numpy has it."""
-    names = {"tensor(float)": "float32", "tensor(double)": "float64"}
-    return np.dtype(names.get(value.type, value.type.removeprefix("tensor(").removesuffix(")")))
+    name: str = value.type.removeprefix("tensor(").removesuffix(")")
+    return np.dtype({"float": "float32", "double": "float64"}.get(name, name))

@@ -99,8 +99,8 @@ def test_coherent_answers_as_numpy_does(
 ) -> None:
     bundle = bundle_of(dimensions, classes, seed, apart)
     stream = scale * make_stream(bundle, 40, seed)
-    methods = [made("coherent", by, bundle, **settings) for by in ("compiled", "numpy")]
-    assert_agree(*methods, stream)
+    compiled, numpy = (made("coherent", by, bundle, **settings) for by in ("compiled", "numpy"))
+    assert_agree(compiled, numpy, stream)
 
 
 @each_method

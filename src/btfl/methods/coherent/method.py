@@ -159,8 +159,10 @@ class Coherent(Method):
     def predict(self, batch: ArrayLike) -> Floats:
         """Return (samples, classes) probabilities for (samples, dimensions) features, in the order of the stream."""
         if self.compiled is not None:
-            answers, self.found, after = self.compiled.answer(batch, self._memory.regimes)
-            self._memory.regimes = Regimes._make(after)
+            memory = self._memory
+            assert isinstance(memory, ThreeRegimes)
+            answers, self.found, after = self.compiled.answer(batch, memory.regimes)
+            memory.regimes = Regimes._make(after)
             self._seen += len(answers)
             return answers
         if type(batch) is np.ndarray and batch.shape == self._one_sample and batch.dtype.kind == "f":
