@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 pytest.importorskip("onnx", reason="exporting needs onnx")
 pytest.importorskip("onnxruntime", reason="graphs run in onnxruntime")
+
+from onnx import TensorProto, helper
 
 from btfl import Btfl, Coherent
 from btfl.errors import InputError
@@ -74,6 +77,37 @@ def test_what_it_cannot_take_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no graph")
     with pytest.raises(InputError, match="cannot read"):
         Graph(tmp_path / "broken.onnx")
+
+
+@pytest.mark.parametrize(
+    ("width", "outputs", "words"),
+    [
+        ("any", {"probabilities": "x", "new_state": "state"}, "which no exported graph does"),
+        (10**13, {"probabilities": "x", "new_state": "state"}, "which no exported graph does"),
+        (4, {"probabilities": "x"}, "holds no decision"),
+        (4, {"answers": "x", "new_state": "state"}, "holds no decision"),
+    ],
+)
+def test_a_strangers_graph_is_refused(tmp_path: Path, width: int | str, outputs: dict[str, str], words: str) -> None:
+    kinds: dict[str, tuple[int, list[int | str]]] = {
+        "x": (TensorProto.FLOAT, ["batch", width]),
+        "state": (TensorProto.DOUBLE, [2]),
+    }
+    made = [helper.make_node("Identity", [source], [name]) for name, source in outputs.items()]
+    described = [helper.make_tensor_value_info(name, *kinds[source]) for name, source in outputs.items()]
+    graph = helper.make_graph(
+        made, "g", [helper.make_tensor_value_info(n, *kind) for n, kind in kinds.items()], described
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    (tmp_path / "strange.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match=words):
+        Graph(tmp_path / "strange.onnx")
+
+
+def test_without_onnxruntime_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match="pip install onnxruntime"):
+        Graph("client.onnx")
 
 
 @pytest.mark.parametrize(

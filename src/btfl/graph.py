@@ -8,6 +8,7 @@ Needs onnxruntime and numpy; neither onnx nor torch, and no bundle.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ _SHARE, _COUNT = (0.0, 1.0), (1.0, 1e4)  # what a memory may hold of each
 _RANGES = {2: {"a": _COUNT, "b": _COUNT}, 4: {"internal": _SHARE, "mixture": _SHARE, "a": _COUNT, "b": _COUNT}}
 _STATE, _NEW_STATE, _ANSWER = "state", "new_state", "probabilities"
 _ROUNDING = 1e-6  # a state may be of single precision
+_MOST = 2**30  # numbers of a batch: more is no batch, but a file that is damaged or means harm
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -48,10 +50,12 @@ class Graph:
     """
 
     def __init__(self, path: str | Path, samples: int = 1, threads: int | None = None) -> None:
-        import onnxruntime
-
         if samples < 1:
             raise InputError(f"samples must be at least 1, not {samples}")
+        try:
+            import onnxruntime
+        except ImportError:
+            raise InputError("a graph runs in onnxruntime, which is not installed: pip install onnxruntime") from None
         options = onnxruntime.SessionOptions()
         options.add_free_dimension_override_by_name("batch", samples)
         if threads is not None:
@@ -61,12 +65,15 @@ class Graph:
         except Exception as error:  # onnxruntime's own errors have no common class
             raise InputError(f"onnxruntime cannot read {path}: {error}") from None
         given = {value.name: value for value in self._session.get_inputs()}
-        if _STATE not in given or len(given) != 2 or given[_STATE].shape[0] not in _BEGUN:
+        self._outputs = [value.name for value in self._session.get_outputs()]
+        decides = len(given) == 2 and _STATE in given and {_ANSWER, _NEW_STATE} <= set(self._outputs)
+        if not decides or given[_STATE].shape[0] not in _BEGUN:
             raise InputError(f"{path} holds no decision: export it without --extractor-only")
         (self._input,) = (name for name in given if name != _STATE)
         self._shape, self._dtype = tuple(given[self._input].shape), _type(given[self._input])
+        if not all(isinstance(size, int) for size in self._shape) or math.prod(self._shape) > _MOST:
+            raise InputError(f"{path} takes {self._input} of shape {self._shape}, which no exported graph does")
         self._begun = np.array(_BEGUN[given[_STATE].shape[0]], _type(given[_STATE]))
-        self._outputs = [value.name for value in self._session.get_outputs()]
         self._sets = self._bind()
         self._seen, self._has_decided = 0, False
 
