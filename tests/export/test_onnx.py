@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from btfl import Btfl, BtflSettings, ClientBundle
+from btfl.core.likelihood import THRESHOLD
 from btfl.errors import InputError
 from btfl.methods.coherent import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
@@ -240,20 +241,69 @@ def test_single_precision_is_all_in_single_and_close(trained: DeployedClient, ba
         assert np.abs(found["e"] - method.trace["e"]).max() < 1e-4
 
 
+@pytest.mark.parametrize("batches", [[1], [100, 1]])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"count": "after"},
+        {"prune_to": 0.0},
+        {"prune_above": 300.0, "prune_to": 30.0},
+        {"prune_above": 9.7, "prune_to": 7.7},
+        {"smoothing": "squeeze", "global_from": "others", "global_entropy_scale": 4.6},
+        {"use_entropy": False},
+        {"use_characteristic": False},
+        {"use_history": False},
+        {"log_tau_limit": 0.5},
+    ],
+)
+def test_single_precision_has_every_setting(changes: dict[str, Any], batches: list[int]) -> None:
+    bundle = make_bundle(64, 10, samples=300)
+    stream = make_stream(bundle, 800).astype(np.float32)
+    adapter = Btfl(bundle, BtflSettings(**changes))
+    expected = adapter.predict(stream)
+    graph = session(decision_graph(bundle, BtflSettings(precision="single", **changes)).SerializeToString())
+    found = run(graph, "features", stream, batches)
+    assert (found["event"] == adapter.trace.event).all()
+    assert np.abs(found["probabilities"] - expected).max() < 1e-4
+    assert np.abs(found["e"] - adapter.trace.e).max() < 1e-4
+    assert found["new_state"] == pytest.approx([adapter.state["a"], adapter.state["b"]], rel=1e-5)
+
+
+def test_a_feature_at_the_threshold_is_not_above_it_in_single_precision_either() -> None:
+    bundle, last = make_bundle(16, 4), np.float32(THRESHOLD)
+    last = last if float(last) <= THRESHOLD else np.nextafter(last, np.float32(0))
+    next_ = np.nextafter(last, np.float32(1))
+    rng = generator(0, "bits")
+    near = np.array([last, next_, np.nextafter(last, np.float32(0)), -1e30, 1e30, 0.0], dtype=np.float32)
+    stream = rng.choice(near[:3], (200, 16))
+    stream[:, 0] = rng.choice(near, 200)
+    settings = BtflSettings(use_entropy=False, log_tau_limit=600.0)
+    adapter = Btfl(bundle, settings)
+    adapter.predict(stream)
+    assert {-1, 1} <= set(adapter.trace.event.tolist())
+    graph = session(decision_graph(bundle, replace(settings, precision="single")).SerializeToString())
+    found = run(graph, "features", stream, [1, 7])
+    assert np.abs(found["e"] - adapter.trace.e).max() < 1e-5
+    assert (found["event"] == adapter.trace.event).all()
+
+
 @pytest.mark.parametrize("batch", [1, 40])
 def test_another_runtime_gives_the_same(trained: DeployedClient, batch: int) -> None:
     from onnx.reference import ReferenceEvaluator
 
     features = extract(trained.extractor(), synthetical(1, 40))[:batch]
-    for model, state in (
-        (decision_graph(trained.bundle, BtflSettings(use_entropy=False)), np.ones(2)),
-        (coherent_graph(trained.bundle), np.array([1 / 3, 1 / 3, 1, 1])),
+    single = BtflSettings(use_entropy=False, precision="single")
+    for model, state, within in (
+        (decision_graph(trained.bundle, BtflSettings(use_entropy=False)), np.ones(2), 1e-12),
+        (decision_graph(trained.bundle, single), np.ones(2, np.float32), 1e-5),
+        (coherent_graph(trained.bundle), np.array([1 / 3, 1 / 3, 1, 1]), 1e-12),
     ):
         onnx.checker.check_model(model, full_check=True)
         inputs = {"features": features, "state": state}
         expected = session(model.SerializeToString()).run(None, inputs)
         for one, other in zip(expected, ReferenceEvaluator(model).run(None, inputs), strict=True):
-            assert np.abs(one - other).max() < 1e-12
+            assert np.abs(one - other).max() < within
 
 
 def test_an_empty_batch_leaves_the_memory_as_it_was() -> None:

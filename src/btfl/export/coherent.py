@@ -18,7 +18,7 @@ from onnx import helper
 from btfl.core.bundle import ClientBundle
 from btfl.core.heads import LinearHead
 from btfl.errors import InputError
-from btfl.export.nodes import Nodes, alone_or_many, column, features, logits, mixed, model, nodes_for
+from btfl.export.nodes import Nodes, alone_or_many, features, logits, mixed, model, nodes_for
 from btfl.methods.coherent.method import Coherent
 from btfl.methods.coherent.settings import CoherentSettings
 
@@ -43,7 +43,8 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
     g = nodes_for(chosen.precision)
     scores = logits(g, features(g), heads)
     probabilities, step = g("Softmax", scores, axis=-1), _Step(adapter, bundle.classes)
-    factors = _factors(g, adapter, scores, probabilities)
+    flat = g("Reshape", probabilities, g.constant([-1, len(heads) * bundle.classes], np.int64))
+    factors = _factors(g, adapter, scores, flat)
     answer = g.floats("probabilities", "batch", bundle.classes)
     outputs = [answer, g.floats("e", "batch"), g.floats("all_external", "batch"), g.floats("new_state", _STATE)]
     alone_or_many(
@@ -51,13 +52,13 @@ def coherent_graph(bundle: ClientBundle, settings: CoherentSettings | None = Non
         probabilities,
         outputs,
         lambda branch: step.alone(branch, factors, probabilities),
-        lambda branch: step.many(branch, factors, probabilities),
+        lambda branch: step.many(branch, factors, flat),
     )
     return model(g, bundle, state_size=_STATE, more=[g.floats("all_external", "batch")])
 
 
-def _factors(g: Nodes, adapter: Coherent, scores: str, probabilities: str) -> str:
-    """Return (n, 10) factors of the memory's row, tau or 1."""
+def _factors(g: Nodes, adapter: Coherent, scores: str, flat: str) -> str:
+    """Return (n, 10) factors of the memory's row, tau or 1; ``flat`` are the heads' probabilities, (n, all of them)."""
     limit = adapter.settings.log_tau_limit
     if adapter.compares_means:  # the last head has the client's own class means, the one before it everyone's
         of_mean = g.constant(np.outer([0.0, 0.0, -1.0, 1.0], _TIMES_TAU))
@@ -66,7 +67,6 @@ def _factors(g: Nodes, adapter: Coherent, scores: str, probabilities: str) -> st
     heads, classes = len(adapter.heads), len(adapter.share_ratios)
     of_class = np.zeros((heads, classes, _ROW))  # the generative head's probabilities add up to 1
     of_class[2] = np.where(_TIMES_TAU, adapter.share_ratios[:, None], 1.0)
-    flat = g("Reshape", probabilities, g.constant([-1, heads * classes], np.int64))
     tau = g("Gemm", flat, g.constant(of_class.reshape(-1, _ROW)))
     return g("Clip", tau, g.constant(math.exp(-limit)), g.constant(math.exp(limit)))
 
@@ -117,7 +117,7 @@ class _Step:
         state = g("Reshape", "state", g.constant([1, _STATE], np.int64))
         return [g("Gemm", state, g.constant(form[:_STATE]), g.constant(form[_STATE:])) for form in forms]
 
-    def many(self, g: Nodes, factors: str, probabilities: str) -> None:
+    def many(self, g: Nodes, factors: str, flat: str) -> None:
         """Take in the samples of a batch, one after the other; the row of one is what the next begins with."""
         body = Nodes("memory", g.dtype)
         left, right = (body("Gemm", "before", form) for form in ("left", body.constant(self.state @ self.right)))
@@ -134,11 +134,12 @@ class _Step:
         new_state = g("Gemm", last, g.constant(self.state[:, :_STATE]))
         g("Reshape", new_state, g.constant([_STATE], np.int64), output=g.output("new_state"))
         rows = self.normalised(g, g("Reshape", found, g.constant([-1, _ROW], np.int64)))
-        for name, asked in (("e", self.e), ("all_external", self.external)):
-            g("Reshape", column(g, rows, asked), g.constant([-1], np.int64), output=g.output(name))
+        asked = g("MatMul", rows, g.constant(np.column_stack([self.e, self.external])))
+        for place, name in enumerate(("e", "all_external")):
+            g("Gather", asked, g.constant(place, np.int64), axis=1, output=g.output(name))
         heads, answer = self.weights.shape[1], g.output("probabilities")
         weights = g("MatMul", rows, g.constant(np.repeat(self.weights, self.classes, axis=1)))
-        mixed(g, probabilities, weights, heads, self.classes, output=answer)
+        mixed(g, flat, weights, heads, self.classes, output=answer)
 
     def normalised(self, g: Nodes, times: str, output: str | None = None) -> str:
         """Return rows over their T and E."""

@@ -117,12 +117,11 @@ def mixed(g: Nodes, answers: str, weights: str, heads: int, classes: int, output
 
     Parameters
     ----------
-    answers : n x heads x classes of them, in any shape
+    answers : (n, heads x classes)
     weights : (n, heads x classes), a head's weight for each of its classes
     """
-    rows = g("Reshape", answers, g.constant([-1, heads * classes], np.int64))
     over_heads = np.tile(np.eye(classes), (heads, 1))
-    return g("MatMul", g("Mul", rows, weights), g.constant(over_heads), output=output)
+    return g("MatMul", g("Mul", answers, weights), g.constant(over_heads), output=output)
 
 
 def model(g: Nodes, bundle: ClientBundle, state_size: int, more: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from btfl import expected_weight
-from btfl.methods.btfl.weight import LONGEST_MEMORY, ExpectedWeight
+from btfl.methods.btfl.weight import LONGEST_MEMORY, ExpectedWeight, Grid
 
 LAMBDAS = (3.0, 5.0, 8.0, 16.0, 40.0, LONGEST_MEMORY, 10 * LONGEST_MEMORY)
 
@@ -28,6 +28,18 @@ def test_it_is_the_expectation(memory: tuple[float, float, float], log_tau: floa
     found = ExpectedWeight(prune_above)(a, b, log_tau)
     assert found == pytest.approx(expected_weight(a, b, float(np.exp(log_tau))), abs=3e-12)
     assert 0.0 <= found <= 1.0
+
+
+@given(memory=memories(), log_tau=st.floats(-30.0, 30.0))
+def test_half_the_points_have_the_digits_of_single_precision(
+    memory: tuple[float, float, float], log_tau: float
+) -> None:
+    prune_above, a, b = memory
+    fine, coarse = Grid(prune_above), Grid(prune_above, single=True)
+    density = coarse.density(a, b)
+    found = float(coarse.external(density, np.exp(log_tau)).sum() / density.sum())
+    assert found == pytest.approx(expected_weight(a, b, float(np.exp(log_tau))), abs=3e-7 * max(1.0, prune_above / 100))
+    assert len(coarse.t) < 0.6 * len(fine.t)
 
 
 @given(
