@@ -3,7 +3,7 @@
 ``python benchmarks/keep_results.py runs/paper results/cifar10-cnn-dir0.1 --command "btfl bench --from ..."``
 
 Several runs that a report would show as one, seeds, draws of the streams or methods run apart, go into folders 1, 2,
-... of one.
+... of one. What is kept already can be among them, also what the folder itself holds: seeds can be added to it.
 
 ``python benchmarks/keep_results.py --again results/*/`` draws what is kept there again from the rows, after tables or
 figures have changed, and writes the streams in today's format; what the pages say of the runs stays as it is.
@@ -41,6 +41,7 @@ SHOWN = (
     "calibration",
 )  # fmt: skip
 LARGEST = 3_000_000  # bytes a folder may have
+_TRAINED = re.compile(r"^- trained federations \(.*?\): (.*)$", flags=re.MULTILINE)
 
 
 def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Sequence[str]) -> None:
@@ -50,18 +51,21 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
             raise SystemExit(f"{record} names places on this machine, which do not belong here: {private}")
     if into.exists() and not any(RunFiles(place).record.exists() for place in (into, into / "1")):
         raise SystemExit(f"{into} is there and holds no kept run: name another folder")
-    shutil.rmtree(into, ignore_errors=True)
-    for number, run in enumerate(runs, start=1):
-        place = into if len(runs) == 1 else into / str(number)
-        place.mkdir(parents=True)
-        files = RunFiles(run)
-        for path in (files.record, files.results, *run.glob("streams*")):
-            shutil.copy(path, place)
-        write_streams_again(place)
-        if files.unseen.exists():
-            shutil.copy(files.unseen, place)
-    draw(runs, into, figures)
-    (into / "README.md").write_text(page([load_run(run) for run in runs], into, command, note))
+    with tempfile.TemporaryDirectory() as scratch:
+        new = Path(scratch) / into.name
+        for number, run in enumerate(runs, start=1):
+            place = new if len(runs) == 1 else new / str(number)
+            place.mkdir(parents=True)
+            files = RunFiles(run)
+            for path in (files.record, files.results, *run.glob("streams*")):
+                shutil.copy(path, place)
+            write_streams_again(place)
+            if files.unseen.exists():
+                shutil.copy(files.unseen, place)
+        draw(runs, new, figures)
+        (new / "README.md").write_text(page([load_run(run) for run in runs], new, command, note))
+        shutil.rmtree(into, ignore_errors=True)
+        shutil.copytree(new, into)
     size = sum(path.stat().st_size for path in into.rglob("*") if path.is_file())
     print(f"{into}: {size / 1e6:.2f} MB")
     if size > LARGEST:
@@ -69,13 +73,21 @@ def keep(runs: Sequence[Path], into: Path, command: str, note: str, figures: Seq
 
 
 def draw(runs: Sequence[Path], into: Path, figures: Sequence[str]) -> None:
-    """Write the tables and some figures of the runs' report into a folder."""
+    """Write the tables and some figures of the runs' report into a folder.
+
+    What is kept already has no single samples: tables of these are of the other runs, which a note must say.
+    """
+    with_samples = [run for run in runs if RunFiles(run).samples.exists()]
     with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch)
+        report, of_samples = Path(scratch) / "all", Path(scratch) / "samples"
         write_report(runs, report)
-        for path in sorted((report / "tables").glob("*.md")) + sorted((report / "tables").glob("*.csv")):
-            (into / "tables").mkdir(exist_ok=True)
-            shutil.copy(path, into / "tables")
+        (into / "tables").mkdir(exist_ok=True)
+        if 0 < len(with_samples) < len(runs):
+            write_report(with_samples, of_samples)
+            print(f"tables of single samples are of {', '.join(map(str, with_samples))}: say so in the --note")
+        for folder in (of_samples, report):
+            for path in sorted((folder / "tables").glob("*.md")) + sorted((folder / "tables").glob("*.csv")):
+                shutil.copy(path, into / "tables")
         for name in figures:
             if (path := report / "figures" / f"{name}.png").exists():
                 (into / "figures").mkdir(exist_ok=True)
@@ -113,11 +125,10 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
     """Write the page of what is kept; several runs differ in their seeds, streams or methods alone."""
     saved = runs[0]
     experiment, training, data = saved.experiment, saved.record["training"], saved.record["data"]
-    finals = {(run.seed, recipe): final for run in runs for recipe, final in RunFiles(run.folder).trained().items()}
+    found = {(run.seed, recipe): digest for run in runs for recipe, digest in digests_of(run).items()}
     several = len({run.seed for run in runs}) > 1
     digests = [
-        f"{f'seed {seed} ' if several else ''}{recipe} {TrainedFederation.load(final.folder).digest()[:16]}"
-        for (seed, recipe), final in sorted(finals.items(), key=lambda item: item[0])
+        f"{f'seed {seed} ' if several else ''}{recipe} {digest}" for (seed, recipe), digest in sorted(found.items())
     ]
     lines = [
         f"# {into.name}",
@@ -137,6 +148,18 @@ def page(runs: Sequence[SavedRun], into: Path, command: str, note: str) -> str:
         "",
     ]
     return "\n".join([*lines, *drawn(into)]).rstrip() + "\n"
+
+
+def digests_of(run: SavedRun) -> dict[str, str]:
+    """Return what a run's federations were trained to, by recipe; of a kept run, as its page says."""
+    if trained := RunFiles(run.folder).trained():
+        return {name: TrainedFederation.load(final.folder).digest()[:16] for name, final in trained.items()}
+    pages = [folder / "README.md" for folder in (run.folder, run.folder.parent)]
+    line = next((_TRAINED.search(path.read_text()) for path in pages if path.exists()), None)
+    if line is None:
+        raise SystemExit(f"{run.folder} has no trained federation, nor a page that tells its sha256")
+    told = re.findall(r"(?:seed (\d+) )?([a-z-]+) ([0-9a-f]{16})", line[1])
+    return {recipe: digest for seed, recipe, digest in told if not seed or int(seed) == run.seed}
 
 
 def drawn(into: Path) -> list[str]:

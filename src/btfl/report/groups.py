@@ -247,6 +247,7 @@ def _setting(run: SavedRun) -> dict[str, Any]:
         "model": experiment["model"],
         **{name: experiment[name] for name in deal},
         "clients": experiment["clients"] or "all natural ones",
+        "defence": "none",  # of runs that were made before there was any
         **{name: value for name, value in training.items() if name not in ("model", "seed")},
         "test_batch": experiment["test_batch"],
     }
