@@ -38,13 +38,11 @@ def test_seeds_combine_and_other_settings_stand_apart(tmp_path: Path) -> None:
 
 
 def test_a_run_from_before_there_was_a_defence_combines_with_undefended_ones_alone(tmp_path: Path) -> None:
-    trainings: list[dict[str, Any]] = [{"rounds": 2}, {"rounds": 2, "defence": "none"}, {"rounds": 2}]
+    trainings: list[dict[str, Any]] = [{"rounds": 2}, *({"rounds": 2, "defence": name} for name in ("none", "screen"))]
     folders = [
         make_run(tmp_path / str(seed), seed=seed, **FEW, training=training) for seed, training in enumerate(trainings)
     ]
-    record = read_json(folders[0] / "run.json")
-    del record["training"]["defence"]
-    write_json(folders[0] / "run.json", record)
+    assert "defence" not in read_json(folders[0] / "run.json")["training"]
     groups = group_runs(load_runs(folders))
     assert [group.seeds for group in groups] == [[0, 1], [2]]
     assert [group.label.rpartition(", ")[2] for group in groups] == ["defence none", "defence screen"]
