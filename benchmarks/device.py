@@ -12,8 +12,9 @@ those of untrained networks do). A model is a zoo entry, with its first client a
 name of one, which is then untrained, with made-up images.
 
 Every session is told the batch (``--any-batch``: none is). ``--bound`` lets graphs read and write the same arrays at
-every call. Every round times each case once, one after another, after a call that is not timed; what is counted is this
-thread's processor time. A ratio is that of one round; the table has the median and the middle half of the rounds.
+every call, and times ``btfl.graph.Graph``, which does so, too. Every round times each case once, one after another,
+after a call that is not timed; what is counted is this thread's processor time. A ratio is that of one round; the table
+has the median and the middle half of the rounds.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import thread_time
 from typing import Any
 
@@ -47,6 +50,7 @@ from btfl.export.decision import decision_graph
 from btfl.export.extractor import extractor_graph
 from btfl.export.nodes import IR_VERSION, OPSET, Nodes, features, logits
 from btfl.export.sources import find_fleet
+from btfl.graph import Graph
 from btfl.methods.btfl.settings import BtflSettings
 from btfl.methods.coherent.memory import ThreeRegimes
 from btfl.methods.coherent.settings import CoherentSettings
@@ -144,6 +148,12 @@ def cases_of(device: Device, batch: int, any_batch: bool, bound: bool) -> dict[s
     cases: dict[str, Case] = {
         name: graph(session(device.before(decision), batch, any_batch)) for name, decision in graphs.items()
     }
+    if bound:
+        cases |= {
+            f"{name} in btfl.graph.Graph": whole_graph(device.before(decision), batch)
+            for name, decision in graphs.items()
+            if name.endswith("single")
+        }
     core: dict[str, Case] = {"floor, ONNX and numpy": lambda features: features.astype(np.float64) @ weights}
     for form, wanted in (("compiled steps", "1"), ("numpy", "0")):
         os.environ["BTFL_COMPILED"] = wanted
@@ -236,6 +246,14 @@ def bound_to_arrays(graph: onnxruntime.InferenceSession) -> Case:
         return arrays["probabilities"]
 
     return predict
+
+
+def whole_graph(model: bytes, batch: int) -> Case:
+    """Return what a user calls: ``btfl.graph.Graph``, with its checks, and answers of the user's own."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "client.onnx"
+        path.write_bytes(model)
+        return Graph(path, batch, threads=1).predict
 
 
 def _after(extract: Case, decide: Case) -> Case:

@@ -16,16 +16,11 @@ import argparse
 from typing import get_args
 
 import numpy as np
-import onnxruntime
+from zoo_streams import ZooStreams, session
 
 from btfl import Btfl, Coherent
-from btfl.data.streams import make_manifest, render
-from btfl.experiments.experiment import Experiment
-from btfl.experiments.load import load_data
 from btfl.export.smaller import StoredAs, with_weights
-from btfl.export.sources import find_fleet
 from btfl.methods.base import Method
-from btfl.zoo.start import find_start
 
 
 def main() -> None:
@@ -34,22 +29,14 @@ def main() -> None:
     parser.add_argument("entry", help="zoo:NAME")
     parser.add_argument("--clients", type=int, default=None, help="only the first so many")
     options = parser.parse_args()
-    experiment = Experiment(**find_start(options.entry).experiment)
-    data, fleet = load_data(experiment), find_fleet(options.entry)
-    manifest = make_manifest(data.source, data.partition, experiment.stream_settings(), experiment.stream_seed)
-    assert fleet.extractor is not None
-    graph, settings = fleet.extractor(), onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = 1
+    zoo = ZooStreams(options.entry)
+    graph = zoo.extractor()
     graphs = {stored: with_weights(graph, stored).SerializeToString() for stored in get_args(StoredAs)}
-    sessions = {
-        stored: onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
-        for stored, content in graphs.items()
-    }
+    sessions = {stored: session(content) for stored, content in graphs.items()}
     methods: dict[str, type[Method]] = {"BTFL": Btfl, "Coherent": Coherent}
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    for number in list(fleet.bundles)[: options.clients]:
-        bundle = fleet.bundle(number)
-        for stream in render(data.source, manifest, number).values():
+    for bundle, streams in zoo.clients(options.clients):
+        for stream in streams:
             features = {stored: one.run(None, {"images": stream.values})[0] for stored, one in sessions.items()}
             for title, make in methods.items():
                 exact = np.zeros(0)
