@@ -38,6 +38,20 @@ from btfl.monitor import carried_levels  # noqa: E402
 Out = dict[str, np.ndarray]
 REGIMES = ("internal", "mixture", "a", "b")
 COHERENT = (1 / 3, 1 / 3, 1, 1)  # what its state begins with
+EXPORTABLE: list[dict[str, Any]] = [
+    {},
+    {"count": "after"},
+    {"prune_to": 0.0},
+    {"prune_above": 300.0, "prune_to": 30.0},
+    {"prune_above": 9.7, "prune_to": 7.7},
+    {"smoothing": "squeeze", "global_from": "others", "global_entropy_scale": 4.6},
+    {"use_entropy": False},
+    {"use_characteristic": False},
+    {"use_history": False},
+    {"log_tau_limit": 0.5},
+    {"log_tau_limit": 600.0},
+]
+"""Changes of BTFL's settings that a graph can hold."""
 
 
 def session(model: bytes | str | Path, batch: int | None = None) -> Any:
@@ -169,20 +183,7 @@ def test_models_of_signals_and_vectors_can_be_exported(model: str, shape: tuple[
     assert_like(run(whole, "samples", samples, [1, 39]), adapter, expected)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"count": "after"},
-        {"prune_above": 300.0, "prune_to": 30.0},
-        {"prune_above": 9.7, "prune_to": 7.7},
-        {"smoothing": "squeeze", "global_from": "others", "global_entropy_scale": 4.6},
-        {"use_entropy": False},
-        {"use_characteristic": False},
-        {"use_history": False},
-        {"log_tau_limit": 600.0},
-    ],
-)
+@pytest.mark.parametrize("changes", EXPORTABLE)
 def test_the_decision_alone_agrees_to_many_digits(changes: dict[str, Any]) -> None:
     bundle = make_bundle(64, 10, samples=300)
     stream = make_stream(bundle, 1_500).astype(np.float32)
@@ -242,21 +243,7 @@ def test_single_precision_is_all_in_single_and_close(trained: DeployedClient, ba
 
 
 @pytest.mark.parametrize("batches", [[1], [100, 1]])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"count": "after"},
-        {"prune_to": 0.0},
-        {"prune_above": 300.0, "prune_to": 30.0},
-        {"prune_above": 9.7, "prune_to": 7.7},
-        {"smoothing": "squeeze", "global_from": "others", "global_entropy_scale": 4.6},
-        {"use_entropy": False},
-        {"use_characteristic": False},
-        {"use_history": False},
-        {"log_tau_limit": 0.5},
-    ],
-)
+@pytest.mark.parametrize("changes", EXPORTABLE)
 def test_single_precision_has_every_setting(changes: dict[str, Any], batches: list[int]) -> None:
     bundle = make_bundle(64, 10, samples=300)
     stream = make_stream(bundle, 800).astype(np.float32)
