@@ -15,7 +15,7 @@ from btfl.methods.btfl.method import Btfl
 from btfl.pixels.types import Images
 from btfl.runs.client import DeployedClient
 
-ONNX_PATHS: Mapping[str, str] = {"onnx": "BTFL, one ONNX graph", "onnx-split": "BTFL, ONNX and numpy"}
+ONNX_PATHS: Mapping[str, str] = {"onnx": "BTFL, one ONNX graph", "onnx-split": "BTFL, ONNX and the core"}
 
 
 def has_onnx() -> bool:

@@ -1,9 +1,11 @@
-"""Is an extractor faster that computes in int8? onnxruntime's dynamic quantisation beside float32, in one run.
+"""Is an extractor faster that computes in int8 or float16? Both beside float32 in onnxruntime, in one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/int8_computation.py --models zoo:cifar10-cnn-dir0.1,resnet20
+    OMP_NUM_THREADS=1 python benchmarks/lower_precision.py --models zoo:cifar10-cnn-dir0.1,resnet20
 
-Weights are int8 or uint8, and every layer's input is rounded to uint8 when it is there (``ConvInteger``). Timed and
-printed as in benchmarks/device.py; the last column is how far the features are from float32's.
+In int8 by onnxruntime's dynamic quantisation: weights are int8 or uint8, and every layer's input is rounded to uint8
+when it is there (``ConvInteger``). In float16 by its own conversion; where the processor has no kernel for it,
+onnxruntime puts casts around what it computes in float32. Timed and printed as in benchmarks/device.py; the last
+column is how far the features are from float32's.
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ import onnx
 import torch
 from device import BATCHES, Case, Device, called, device_of, session, time_rounds
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.transformers.float16 import convert_float_to_float16
 
 KINDS = {"int8": QuantType.QInt8, "uint8": QuantType.QUInt8}
 
 
 def extractors(device: Device, batch: int) -> dict[str, Case]:
-    """Return the extractor as it is, and with each kind of weights."""
+    """Return the extractor as it is, and in each lower precision."""
     graph = onnx.ModelProto.FromString(device.extractor.SerializeToString())
     del graph.graph.value_info[:]  # shapes of weights that quantisation turns
     found = {"float32": called(session(graph.SerializeToString(), batch, any_batch=True))}
+    half = convert_float_to_float16(onnx.ModelProto.FromString(graph.SerializeToString()), keep_io_types=True)
+    found["float16"] = called(session(half.SerializeToString(), batch, any_batch=True))
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "float32.onnx", Path(folder) / "small.onnx"
         onnx.save(graph, source)
