@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 
 from btfl.report.calibration import log_loss, reliability
 from btfl.report.detection import area, roc
-from btfl.report.figures.judgement import pareto_front
+from btfl.report.figures.judgement import pareto_front, trade_off
+from btfl.report.groups import group_runs, load_runs
 from btfl.report.style import style_of
+from drawn_runs import make_run
 
 
 def test_calibration_error_by_hand() -> None:
@@ -50,6 +54,17 @@ def test_the_area_is_the_chance_of_a_right_order(points: list[tuple[int, bool]])
 def test_nothing_on_the_front_is_beaten_in_both() -> None:
     points = [(1.0, 5.0), (2.0, 4.0), (1.5, 4.5), (1.0, 4.0), (3.0, 1.0), (3.0, 0.5)]
     assert pareto_front(points) == [(1.0, 5.0), (1.5, 4.5), (2.0, 4.0), (3.0, 1.0)]
+
+
+@pytest.mark.parametrize(("methods", "drawn"), [(("fedavg", "btfl"), False), (("fedavg", "fedavg-ft"), True)])
+def test_a_front_is_drawn_and_named_if_it_is_more_than_one_method(
+    tmp_path: Path, methods: tuple[str, ...], drawn: bool
+) -> None:
+    skill = {"fedavg": 0.5, "fedavg-ft": 0.5, "btfl": 0.95}  # one beats the other everywhere; two that differ by chance
+    (group,) = group_runs(load_runs([make_run(tmp_path / "run", methods=methods, skill=skill)]))
+    figure = trade_off(group)
+    assert drawn == any(len(np.atleast_1d(line.get_xdata())) > 1 for line in figure.axes[0].lines)
+    assert drawn == ("Pareto front" in [text.get_text() for text in figure.legends[0].get_texts()])
 
 
 def test_every_method_of_the_registry_has_a_look_of_its_own() -> None:

@@ -145,8 +145,8 @@ def _items_of(group: Group) -> Iterator[Table | Drawing | None]:
     yield tables.paper_table(group)
     yield make(
         "clients", "IND against EXD accuracy of each client",
-        "Small: clients. Large: a method's mean. The dashed line joins the methods that no other beats in both; "
-        "the oracle is not counted.",
+        "Small: clients. Large: a method's mean. The dashed line joins the methods that no other beats in both, "
+        "if there are several; the oracle is not counted.",
         lambda: figures.judgement.trade_off(group),
     )  # fmt: skip
     if group.telling("e"):

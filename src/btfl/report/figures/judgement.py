@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -53,7 +54,8 @@ def reliability(group: Group) -> Figure:
 def trade_off(group: Group) -> Figure:
     """IND accuracy against EXD accuracy: every client small, every method's mean large, and the Pareto front.
 
-    With many methods, single clients are drawn for those at the front alone: others would hide them.
+    A front of one method is no line. With many methods, single clients are drawn for those at the front alone: others
+    would hide them.
     """
     internal_streams, external_streams = (
         [stream for stream in group.streams if stream.endswith(kind)] for kind in ("_ind", "_exd")
@@ -75,8 +77,10 @@ def trade_off(group: Group) -> Figure:
             panel.scatter(*points[name], s=14, alpha=0.4, **style.scattered)
         panel.scatter(*mean, s=110, zorder=4, **style.scattered)
         handles.append(Line2D([], [], linestyle="", markersize=7.5, label=group.titles[name], **style.on_line))
-    panel.plot(*zip(*front, strict=True), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
-    handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (4, 2)), label="Pareto front"))
+    if len(front) > 1:
+        dashed: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (4, 2))}
+        panel.plot(*zip(*front, strict=True), zorder=3, **dashed)
+        handles.append(Line2D([], [], label="Pareto front", **dashed))
     one = "one client, at the front" if crowded else "one client"
     handles.append(Line2D([], [], color="#7f7f7f", marker="o", markersize=3.5, alpha=0.5, linestyle="", label=one))
     panel.set_xlabel(f"IND accuracy, {_mean_of(internal_streams)} (%)")
