@@ -15,9 +15,17 @@ if [ $# -lt 2 ]; then
   exit 2
 fi
 clone=$(cd "$(dirname "$0")/.." && pwd)
+for tool in debootstrap qemu-aarch64-static aarch64-linux-gnu-gcc python3.11; do
+  command -v "$tool" >/dev/null || { echo "$tool is missing; what is needed is told by $0 without arguments" >&2; exit 2; }
+done
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 shift
+if [ ! -e "$folder/emulated-arm" ] && [ -n "$(ls -A "$folder")" ]; then # what is there is replaced: it must be ours
+  echo "$folder holds other things: name a new folder" >&2
+  exit 2
+fi
+touch "$folder/emulated-arm"
 packages=(numpy scipy safetensors scikit-learn pillow pydantic typer click rich pandas pyarrow matplotlib jinja2 platformdirs
   pooch filelock pytest hypothesis mpmath torch==2.10.0)
 
